@@ -45,8 +45,8 @@ from gpushard._array.guards import (
     transfer_guard_device_to_host,
     transfer_guard_host_to_device,
 )
-from gpushard._array.protocols import promise as _promise
-from gpushard._geometry.format import Format, Layout
+from gpushard._array.library_protocols import promise as _promise
+from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.mesh import AbstractMesh, Mesh, create_device_mesh, set_mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec

@@ -9,21 +9,21 @@ from typing import Any
 import numpy as np
 
 from gpushard._array.assignment import assign, renew
-from gpushard._array.aval import ShapeDtypeStruct
 from gpushard._array.conversions import Conversions
 from gpushard._array.data import Data, Handle, KnownShards, Turned, handle, is_gone, shard_of
 from gpushard._array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
+from gpushard._array.library_protocols import Protocols
 from gpushard._array.methods import Methods
 from gpushard._array.pickling import rebuild
-from gpushard._array.protocols import Protocols
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._array.shard import Shards
 from gpushard._array.text import describe, describe_deleted
 from gpushard._array.views import is_called_by_library, view
 from gpushard._functions.checks import sharding_at
-from gpushard._functions.concrete import Concrete, concrete
+from gpushard._functions.host_reads import Concrete, concrete
 from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read
-from gpushard._geometry.format import Format, Layout
+from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import GridSharding, Sharding

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard._array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard._array.text import array_text
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 import numpy as np
 
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.aval import KEY, KeyDType
 from gpushard._array.data import Turned, handle
+from gpushard._array.shape_dtype import KEY, KeyDType
 from gpushard._functions.values import is_traced
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import ShardedBuffer

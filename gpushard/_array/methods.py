@@ -8,16 +8,16 @@ from typing import Any, Self
 
 import numpy as np
 
-from gpushard._array.aval import KeyDType
 from gpushard._array.operators import Operators
+from gpushard._array.shape_dtype import KeyDType
 from gpushard._functions import (
     cumulative,
     elementwise,
     indexing,
     linear_algebra,
     manipulation,
+    reductions,
     sorting,
-    statistical,
     updating,
 )
 from gpushard._functions.checks import as_dtype, check_order
@@ -43,10 +43,10 @@ class Methods(Operators):
     def ndim(self) -> int:
         """Number of dims."""
 
-    all = method(statistical.all)
-    any = method(statistical.any)
-    argmax = method(statistical.argmax)
-    argmin = method(statistical.argmin)
+    all = method(reductions.all)
+    any = method(reductions.any)
+    argmax = method(reductions.argmax)
+    argmin = method(reductions.argmin)
     argpartition = method(sorting.argpartition)
     argsort = method(sorting.argsort)
     choose = method(indexing.choose)
@@ -55,22 +55,22 @@ class Methods(Operators):
     cumsum = method(cumulative.cumsum)
     diagonal = method(manipulation.diagonal)
     dot = method(linear_algebra.dot)
-    max = method(statistical.max)
-    mean = method(statistical.mean)
-    min = method(statistical.min)
+    max = method(reductions.max)
+    mean = method(reductions.mean)
+    min = method(reductions.min)
     nonzero = method(indexing.nonzero)
-    prod = method(statistical.prod)
+    prod = method(reductions.prod)
     ravel = method(manipulation.ravel)
     repeat = method(manipulation.repeat)
     round = __round__ = method(elementwise.round)
     searchsorted = method(sorting.searchsorted)
     squeeze = method(manipulation.squeeze)
-    std = method(statistical.std)
-    sum = method(statistical.sum)
+    std = method(reductions.std)
+    sum = method(reductions.sum)
     swapaxes = method(manipulation.swapaxes)
     take = method(indexing.take)
     trace = method(manipulation.trace)
-    var = method(statistical.var)
+    var = method(reductions.var)
 
     @property
     def T(self) -> Self:

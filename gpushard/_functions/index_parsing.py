@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._functions.bounds import INDEX, Positions
+from gpushard._functions.index_bounds import INDEX, Positions
 from gpushard._functions.values import Value, is_traced, is_value
 from gpushard._ops.index_arrays import Indexed
 from gpushard._ops.indexing import (

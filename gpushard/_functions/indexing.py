@@ -12,7 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.bounds import (
+from gpushard._functions.assigned_values import as_element
+from gpushard._functions.checks import (
+    check_dtype,
+    check_vector,
+    count,
+    listed,
+    ranged,
+    refuse_out,
+)
+from gpushard._functions.docstrings import described
+from gpushard._functions.host_reads import concrete
+from gpushard._functions.index_bounds import (
     INDEX,
     Positions,
     as_int64,
@@ -24,17 +35,6 @@ from gpushard._functions.bounds import (
     inside,
     unravelled,
 )
-from gpushard._functions.checks import (
-    check_dtype,
-    check_vector,
-    count,
-    listed,
-    ranged,
-    refuse_out,
-)
-from gpushard._functions.concrete import concrete
-from gpushard._functions.docstrings import described
-from gpushard._functions.host_values import as_element
 from gpushard._functions.index_parsing import ParsedIndex, parse
 from gpushard._functions.masks import is_in_place, select_true, true_places
 from gpushard._functions.values import Array, is_value, laid_out, sharding_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._functions.assigned_values import as_part
 from gpushard._functions.checks import (
     as_shape,
     broadcast,
@@ -23,11 +24,10 @@ from gpushard._functions.checks import (
     on_host,
     refuse_out,
 )
-from gpushard._functions.concrete import concrete
 from gpushard._functions.cumulative import cumsum
-from gpushard._functions.host_values import as_part
+from gpushard._functions.host_reads import concrete
+from gpushard._functions.reductions import min, sum
 from gpushard._functions.sorting import searchsorted
-from gpushard._functions.statistical import min, sum
 from gpushard._functions.values import Array, is_value, view
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

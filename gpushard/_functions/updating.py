@@ -16,11 +16,23 @@ from typing import Any, Generic, cast
 import numpy as np
 
 from gpushard._functions import indexing
-from gpushard._functions.bounds import MODES, Positions, as_int64, as_integers, bounded, unravelled
-from gpushard._functions.concrete import Concrete
+from gpushard._functions.assigned_values import (
+    as_element,
+    as_part,
+    check_broadcasts,
+    check_replaced,
+)
 from gpushard._functions.cumulative import cumsum
 from gpushard._functions.docstrings import described
-from gpushard._functions.host_values import as_element, as_part, check_broadcasts, check_replaced
+from gpushard._functions.host_reads import Concrete
+from gpushard._functions.index_bounds import (
+    MODES,
+    Positions,
+    as_int64,
+    as_integers,
+    bounded,
+    unravelled,
+)
 from gpushard._functions.index_parsing import ParsedIndex, parse
 from gpushard._functions.loops import while_loop
 from gpushard._functions.values import Array, is_traced, is_value

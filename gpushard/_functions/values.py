@@ -7,8 +7,8 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any, ParamSpec, TypeVar, cast
 
-from gpushard._functions.concrete import Concrete
 from gpushard._functions.docstrings import complete
+from gpushard._functions.host_reads import Concrete
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding

@@ -13,9 +13,9 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._array.aval import KEY, KeyDType
 from gpushard._array.key_array import ELEMENT, keys_of, refuse
-from gpushard._array.protocols import provided
+from gpushard._array.library_protocols import provided
+from gpushard._array.shape_dtype import KEY, KeyDType
 from gpushard._functions.checks import (
     as_dtype,
     as_shape,
@@ -27,7 +27,7 @@ from gpushard._functions.checks import (
 from gpushard._functions.docstrings import described
 from gpushard._functions.manipulation import broadcast_to
 from gpushard._functions.values import is_committed, is_value, offered, sharding_of
-from gpushard._geometry.format import Format
+from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import GridSharding, Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row

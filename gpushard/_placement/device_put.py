@@ -12,11 +12,11 @@ from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._array.key_array import KeyArray
-from gpushard._array.partial import array_of
+from gpushard._array.multiprocess_array import array_of
 from gpushard._functions.checks import check_dtype, place_tiling
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced
-from gpushard._geometry.format import Format
+from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.named_sharding import NamedSharding, over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding

@@ -12,7 +12,7 @@ from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._array.key_array import KeyArray, elements_of
-from gpushard._array.partial import array_of
+from gpushard._array.multiprocess_array import array_of
 from gpushard._functions.checks import (
     as_dtype,
     as_shape,
@@ -23,8 +23,8 @@ from gpushard._functions.checks import (
 )
 from gpushard._functions.values import is_traced
 from gpushard._geometry.columns import distinct_columns
-from gpushard._geometry.format import Format
 from gpushard._geometry.memory_kind import device_of
+from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._array.protocols import provide
+from gpushard._array.library_protocols import provide
 from gpushard._geometry.colors import Color, colors, is_dark
 from gpushard._geometry.pictures import Panel, Picture, Tile, format_ids, picture
 from gpushard._typing import Shape

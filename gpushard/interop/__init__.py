@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from gpushard._array.protocols import provide
+from gpushard._array.library_protocols import provide
 from gpushard.interop import exports
 from gpushard.interop.imports import from_dlpack
 from gpushard.interop.map_shards import map_shards

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array.array import Array
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._runtime.host import dlpack
 from gpushard.errors import (

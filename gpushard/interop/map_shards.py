@@ -10,8 +10,8 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.aval import ShapeDtypeStruct
 from gpushard._array.key_array import refuse_keys
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._frozen import dataclass
 from gpushard._functions.checks import as_dtype, place_tiling
 from gpushard._geometry.sharding import Sharding

@@ -16,7 +16,7 @@ import numpy as np
 from gpushard import tree
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions import sorting, statistical
+from gpushard._functions import reductions, sorting
 from gpushard._functions.checks import as_dtype, count
 from gpushard._functions.docstrings import named
 from gpushard._functions.indexing import take_along_axis
@@ -130,37 +130,37 @@ def _reduction(name: str, kinds: str, compute: Reduction, text: str) -> Reductio
 reduce_sum = _reduction(
     "reduce_sum",
     "iufc",
-    lambda x, axes: statistical.sum(x, tuple(axes), dtype=x.dtype),
+    lambda x, axes: reductions.sum(x, tuple(axes), dtype=x.dtype),
     "Sum elements over axes, in the dtype of the array.",
 )
 reduce_prod = _reduction(
     "reduce_prod",
     "iufc",
-    lambda x, axes: statistical.prod(x, tuple(axes), dtype=x.dtype),
+    lambda x, axes: reductions.prod(x, tuple(axes), dtype=x.dtype),
     "Multiply elements over axes, in the dtype of the array.",
 )
 reduce_max = _reduction(
     "reduce_max",
     "biuf",
-    _extreme(statistical.max, 0),
+    _extreme(reductions.max, 0),
     "Find the maximum over axes; NaN if any element is, and the least number of no elements.",
 )
 reduce_min = _reduction(
     "reduce_min",
     "biuf",
-    _extreme(statistical.min, 1),
+    _extreme(reductions.min, 1),
     "Find the minimum over axes; NaN if any element is, and the greatest number of no elements.",
 )
 reduce_and = _reduction(
     "reduce_and",
     "biu",
-    _bits(ew.bitwise_and, statistical.all, -1),
+    _bits(ew.bitwise_and, reductions.all, -1),
     "Compute the bitwise AND of the elements over axes.",
 )
 reduce_or = _reduction(
     "reduce_or",
     "biu",
-    _bits(ew.bitwise_or, statistical.any, 0),
+    _bits(ew.bitwise_or, reductions.any, 0),
     "Compute the bitwise OR of the elements over axes.",
 )
 reduce_xor = _reduction(
@@ -344,7 +344,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array(1, dtype=int32)
     """
     at = dim("argmax", axis, operand.ndim)
-    return statistical.argmax(operand, at).astype(_index_dtype("argmax", index_dtype))
+    return reductions.argmax(operand, at).astype(_index_dtype("argmax", index_dtype))
 
 
 @public(arrays=1, weak=True, operand="an array.")
@@ -360,7 +360,7 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     Array(1, dtype=int32)
     """
     at = dim("argmin", axis, operand.ndim)
-    return statistical.argmin(operand, at).astype(_index_dtype("argmin", index_dtype))
+    return reductions.argmin(operand, at).astype(_index_dtype("argmin", index_dtype))
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:

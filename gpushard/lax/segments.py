@@ -8,10 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions import statistical
+from gpushard._functions import reductions
 from gpushard._functions.checks import count
-from gpushard._functions.concrete import concrete
 from gpushard._functions.docstrings import named
+from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_value
 from gpushard._placement.arguments import as_value, host_data, settle
 from gpushard._placement.creation import full
@@ -105,7 +105,7 @@ def _number(name: str, ids: Any) -> int:
     """Read the number of segments on the host."""
     if not ids.size:
         return 0
-    greatest = concrete(statistical.max(ids), name) if is_value(ids) else ids.max()
+    greatest = concrete(reductions.max(ids), name) if is_value(ids) else ids.max()
     return max(int(greatest) + 1, 0)
 
 

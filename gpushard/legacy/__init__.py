@@ -10,8 +10,8 @@ New programs need none of them: `docs/legacy.md` lists what to use instead.
 
 from __future__ import annotations
 
-from gpushard._geometry.format import Format as Layout
-from gpushard._geometry.format import Layout as DeviceLocalLayout
+from gpushard._geometry.memory_layout import Format as Layout
+from gpushard._geometry.memory_layout import Layout as DeviceLocalLayout
 from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.older.op_sharding import OpSharding
 from gpushard._geometry.older.sharding_spec import (

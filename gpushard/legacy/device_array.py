@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from gpushard._array.array import Array
-from gpushard._array.aval import ShapeDtypeStruct
 from gpushard._array.data import Data, is_gone
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._geometry.older.listed_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard._placement.make_array import device_of_array, make_array_from_single_device_arrays

@@ -8,7 +8,7 @@ from typing import Any
 
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.data import Data, Turned, handle
-from gpushard._array.partial import PartialArray
+from gpushard._array.multiprocess_array import PartialArray
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Params, Row

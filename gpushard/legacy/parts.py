@@ -9,7 +9,7 @@ from typing import Any, Self
 import numpy as np
 
 from gpushard import tree
-from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 

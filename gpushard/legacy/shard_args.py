@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard._array.array import Array
-from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._placement.device_put import as_host_array, device_put
 from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentError, ArgumentTypeError

@@ -20,7 +20,7 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from gpushard._array.array import Array
-from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._cache import exact_key
 from gpushard.errors import ArgumentTypeError
 from gpushard.nnx.levels import OUTSIDE, Leveled, level

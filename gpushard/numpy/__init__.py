@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 
 from gpushard import dtypes
 from gpushard._array import Array
-from gpushard._array.protocols import provide
+from gpushard._array.library_protocols import provide
 from gpushard._placement import creation
 from gpushard._placement.creation import *
 from gpushard._placement.npy import load as load

@@ -11,8 +11,8 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions.checks import check_choice, check_ordered, check_vector, count
-from gpushard._functions.concrete import concrete
 from gpushard._functions.docstrings import described
+from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table import counting

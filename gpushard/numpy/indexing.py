@@ -18,14 +18,6 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import indexing, updating
-from gpushard._functions.bounds import (
-    as_int64,
-    as_integers,
-    bounded,
-    clipped,
-    has_traced,
-    unravelled,
-)
 from gpushard._functions.checks import (
     as_shape,
     check_choice,
@@ -37,6 +29,14 @@ from gpushard._functions.checks import (
     on_host,
 )
 from gpushard._functions.docstrings import described
+from gpushard._functions.index_bounds import (
+    as_int64,
+    as_integers,
+    bounded,
+    clipped,
+    has_traced,
+    unravelled,
+)
 from gpushard._functions.indexing import count_true
 from gpushard._functions.values import is_value
 from gpushard._geometry.tiling import MOST_ELEMENTS

@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions.checks import as_dtype, correction_of, number_of, refuse_out
-from gpushard._functions.statistical import all_take_part, extreme, in_type, variance_of
+from gpushard._functions.reductions import all_take_part, extreme, in_type, variance_of
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row

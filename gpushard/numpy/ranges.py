@@ -10,9 +10,9 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions.checks import as_dtype, count, integer, number_of
-from gpushard._functions.concrete import concrete
 from gpushard._functions.docstrings import described
-from gpushard._functions.statistical import in_type
+from gpushard._functions.host_reads import concrete
+from gpushard._functions.reductions import in_type
 from gpushard._functions.values import is_traced
 from gpushard._ops.axes import one_from_end
 from gpushard._ops.programs.calls import quietly

@@ -12,7 +12,7 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions import cumulative, statistical
+from gpushard._functions import cumulative, reductions
 from gpushard._functions.checks import refuse_out
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end
@@ -29,18 +29,18 @@ __all__ = [
     "sum", "var",
 ]  # fmt: skip
 
-sum = public_array(statistical.sum)
-prod = public_array(statistical.prod)
-mean = public_array(statistical.mean)
-var = public_array(statistical.var)
-std = public_array(statistical.std)
-min = amin = public_array(statistical.min)
-max = amax = public_array(statistical.max)
-any = public_array(statistical.any)
-all = public_array(statistical.all)
-argmin = public_array(statistical.argmin)
-argmax = public_array(statistical.argmax)
-count_nonzero = public_array(statistical.count_nonzero)
+sum = public_array(reductions.sum)
+prod = public_array(reductions.prod)
+mean = public_array(reductions.mean)
+var = public_array(reductions.var)
+std = public_array(reductions.std)
+min = amin = public_array(reductions.min)
+max = amax = public_array(reductions.max)
+any = public_array(reductions.any)
+all = public_array(reductions.all)
+argmin = public_array(reductions.argmin)
+argmax = public_array(reductions.argmax)
+count_nonzero = public_array(reductions.count_nonzero)
 cumsum = public_array(cumulative.cumsum)
 cumprod = public_array(cumulative.cumprod)
 cumulative_sum = public_array(cumulative.cumulative_sum)
@@ -108,7 +108,7 @@ def average(
     Array(2.75, dtype=float64)
     """
     if weights is None:
-        mean = statistical.mean(a, axis, keepdims=keepdims)
+        mean = reductions.mean(a, axis, keepdims=keepdims)
         total: Any = mean.dtype.type(a.size / (mean.size or 1))
     else:
         heavy = weights_of(a, axis, weights, "average")
@@ -162,5 +162,5 @@ def ptp(
 ) -> Array:
     """Compute the range over axes: the maximum less the minimum."""
     refuse_out("ptp", out)
-    most, least = (f(a, axis, keepdims=keepdims) for f in (statistical.max, statistical.min))
+    most, least = (f(a, axis, keepdims=keepdims) for f in (reductions.max, reductions.min))
     return ew.subtract(most, least)

@@ -13,10 +13,10 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._frozen import dataclass
-from gpushard._functions import cumulative, sorting, statistical
-from gpushard._functions.bounds import as_integers
+from gpushard._functions import cumulative, reductions, sorting
 from gpushard._functions.checks import as_dtype, refuse_out
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
+from gpushard._functions.index_bounds import as_integers
 from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read_at, take
 from gpushard._functions.loops import fori_loop, while_loop
@@ -31,14 +31,14 @@ from gpushard.numpy.joining import concat, stack
 from gpushard.numpy.manipulation import broadcast_to, moveaxis
 
 _OF_NUMBERS: dict[np.ufunc, Callable[..., Any]] = {
-    np.add: statistical.sum,
-    np.multiply: statistical.prod,
-    np.minimum: statistical.min,
-    np.maximum: statistical.max,
+    np.add: reductions.sum,
+    np.multiply: reductions.prod,
+    np.minimum: reductions.min,
+    np.maximum: reductions.max,
 }
 _OF_BOOLEANS: dict[np.ufunc, Callable[..., Any]] = {
-    np.logical_and: statistical.all,
-    np.logical_or: statistical.any,
+    np.logical_and: reductions.all,
+    np.logical_or: reductions.any,
 }
 _ASSOCIATIVE = frozenset(
     (

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._array.aval import KEY, KeyDType
 from gpushard._array.key_array import KeyArray, elements_of, is_keys, keys_of
+from gpushard._array.shape_dtype import KEY, KeyDType
 from gpushard._functions.checks import as_shape, integer
 from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind

@@ -13,7 +13,7 @@ import pytest
 
 import gpushard as gs
 from gpushard._array.array import ConcreteArray
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard.errors import ArgumentTypeError
 from tests.right_calls import right
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._functions import bounds, indexing, masks
-from gpushard._functions.concrete import at_hand, concrete
+from gpushard._functions import index_bounds, indexing, masks
+from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._ops.aval import Aval
 from gpushard._ops.index_arrays import Indexed
 from gpushard._ops.row import Site
@@ -51,9 +51,9 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             seen.append(x.size)
         return value
 
-    monkeypatch.setattr(bounds, "concrete", fetched)
+    monkeypatch.setattr(index_bounds, "concrete", fetched)
     monkeypatch.setattr(indexing, "concrete", fetched)
-    monkeypatch.setattr(bounds, "at_hand", fetched_at_hand)
+    monkeypatch.setattr(index_bounds, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen
 

@@ -8,7 +8,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._functions.concrete import at_hand
+from gpushard._functions.host_reads import at_hand
 from gpushard.errors import AddressError
 
 VALUE = np.arange(32.0).reshape(8, 4)

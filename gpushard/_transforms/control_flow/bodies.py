@@ -38,8 +38,8 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._array.array import Array
-from gpushard._array.aval import KeyDType
 from gpushard._array.key_array import is_keys
+from gpushard._array.shape_dtype import KeyDType
 from gpushard._cache import BoundedCache
 from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard._array.array import Array
-from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._placement.device_put import device_put
 from gpushard._transforms.jit.jit import Jitted, jit
 from gpushard._transforms.values.signature import check_function, check_leaf

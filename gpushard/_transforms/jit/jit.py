@@ -24,8 +24,8 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.aval import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._array.key_array import is_keys
+from gpushard._array.shape_dtype import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._cache import BoundedCache, exact_key
 from gpushard._frozen import dataclass
 from gpushard._options import DISABLE_JIT, LOG_COMPILES

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.aval import KEY, KeyDType, ShapeDtypeStruct
+from gpushard._array.shape_dtype import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._frozen import dataclass
-from gpushard._geometry.format import Format, Layout
+from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._movement.buffer import devices_of
 from gpushard._placement.device_put import implicitly_put
 from gpushard._placement.donation import donated_arrays, give_up

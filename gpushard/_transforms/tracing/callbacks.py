@@ -24,7 +24,7 @@ from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._array.key_array import elements_of, is_keys
 from gpushard._functions.checks import as_dtype, as_shape
-from gpushard._functions.concrete import concrete
+from gpushard._functions.host_reads import concrete
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding

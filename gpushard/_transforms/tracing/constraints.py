@@ -9,9 +9,9 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._array.array import Array
-from gpushard._array.aval import ShapeDtypeStruct
+from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._functions.checks import place_tiling
-from gpushard._geometry.format import Format
+from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec

@@ -13,9 +13,9 @@ from contextvars import ContextVar
 from typing import Any
 
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.aval import KEY
 from gpushard._array.eager import host_data
 from gpushard._array.key_array import OF_KEYS, elements_of, is_keys
+from gpushard._array.shape_dtype import KEY
 from gpushard._functions.checks import place_tiling
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling

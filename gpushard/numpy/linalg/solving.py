@@ -13,8 +13,8 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions.checks import check_hint, integer, number_of
-from gpushard._functions.concrete import concrete
 from gpushard._functions.docstrings import described
+from gpushard._functions.host_reads import concrete
 from gpushard._functions.linear_algebra import shape_of
 from gpushard._functions.values import is_traced
 from gpushard._ops.aval import Aval

@@ -16,7 +16,7 @@ import pytest
 import gpushard as gs
 from gpushard import errors, testing
 from gpushard._array.array import ConcreteArray
-from gpushard._functions.concrete import at_hand
+from gpushard._functions.host_reads import at_hand
 
 P = gs.P
 VALUE = np.arange(64.0).reshape(8, 8)

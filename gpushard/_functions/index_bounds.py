@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard._functions.checks import check_choice
-from gpushard._functions.concrete import at_hand, concrete
+from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.indexing import out_of_bounds

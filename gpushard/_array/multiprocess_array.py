@@ -10,7 +10,7 @@ import numpy as np
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.data import KnownShards
 from gpushard._array.text import describe_deleted
-from gpushard._functions.concrete import Concrete
+from gpushard._functions.host_reads import Concrete
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
