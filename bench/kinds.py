@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._ops.remainders import remainder
-from gpushard._ops.search import search
-from gpushard._ops.select import select
+from gpushard._ops.host_remainder import remainder
+from gpushard._ops.host_where import select
+from gpushard._ops.searchsorted import search
 
 ROWS = (4, 2)
 """The mesh; its axes are x and y."""

@@ -57,8 +57,8 @@ WEAK = {
 """Caches whose entries go with their keys or values, and what an entry has."""
 
 REGISTERED = {
-    "_array.protocols._promised": "libraries that this package converts to",
-    "_array.protocols._providers": "likewise",
+    "_array.library_protocols._promised": "libraries that this package converts to",
+    "_array.library_protocols._providers": "likewise",
     "_options._OFFERED": "settings that modules of the package offer by name",
     "_options._noted": "settings without effect, by the names that they have",
     "_placement.device_put._converters": "libraries whose arrays are taken",

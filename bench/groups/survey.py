@@ -15,7 +15,7 @@ import gpushard as gs
 from bench.case import JAX, OURS, Case, Config, Goal, Result, Sampler, Side, Target
 from bench.kinds import KINDS, ROWS, Block, Kind, Library, Run, host_operands
 from bench.measure import timed
-from gpushard._runtime.host.linear_algebra import numpy_library
+from gpushard._runtime.host.blas_threads import numpy_library
 from gpushard.testing import runtime
 
 AXES = ("x", "y")

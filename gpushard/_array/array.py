@@ -31,7 +31,7 @@ from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard._movement.plan import Plan
 from gpushard._movement.reshard import move, plan_for
-from gpushard._ops.table.movement import INDEX
+from gpushard._ops.table.manipulation import INDEX
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Shape, shown_as
 from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError

@@ -28,7 +28,7 @@ from gpushard._movement.execute import BEFORE_WRITING, is_idle
 from gpushard._movement.ownership import ALONE, COUNTS_ARE_EXACT, owns_alone
 from gpushard._movement.planning.update import Touched
 from gpushard._movement.update import Overlay, copy_now, fill_now, rewrite, touched_by
-from gpushard._ops.indexing import index_piece
+from gpushard._ops.basic_index import index_piece
 from gpushard._ops.programs.move import overlay_for
 
 _NAME = "x[index] = value"

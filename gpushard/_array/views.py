@@ -20,8 +20,8 @@ from gpushard._array.callers import caller, package_of
 from gpushard._array.data import Handle, Origin, View
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Params, Row
-from gpushard._ops.table.movement import INDEX, RESHAPE, TRANSPOSE, index_of
-from gpushard._ops.table.movement import index as index_part
+from gpushard._ops.table.manipulation import INDEX, RESHAPE, TRANSPOSE, index_of
+from gpushard._ops.table.manipulation import index as index_part
 from gpushard._typing import HostArray, Shape
 
 LIBRARIES = ("scipy", "sklearn")  # packages that depend on views

@@ -16,7 +16,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
 from gpushard._ops.table import cumulative as rows
-from gpushard._ops.table import movement
+from gpushard._ops.table import manipulation
 from gpushard.errors import ArgumentError
 
 ACCUMULATE: dict[np.ufunc, Row] = {
@@ -151,4 +151,4 @@ def _cumulative(
     widths = [(0, 0)] * x.ndim
     widths[axis] = (1, 0)
     operands = running, running.dtype.type(initial)
-    return bind(movement.PAD, operands, (tuple(widths),), to)
+    return bind(manipulation.PAD, operands, (tuple(widths),), to)

@@ -13,8 +13,8 @@ import numpy as np
 from gpushard._functions.checks import check_choice
 from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._functions.values import is_traced, is_value
+from gpushard._ops.basic_index import out_of_bounds
 from gpushard._ops.bind import bind
-from gpushard._ops.indexing import out_of_bounds
 from gpushard._ops.table.elementwise import ASTYPE, CLIP, ufunc_row
 from gpushard._ops.table.positions import FURTHEST
 from gpushard._typing import HostArray, Shape

@@ -17,8 +17,7 @@ import numpy as np
 from gpushard._frozen import dataclass
 from gpushard._functions.index_bounds import INDEX, Positions
 from gpushard._functions.values import Value, is_traced, is_value
-from gpushard._ops.index_arrays import Indexed
-from gpushard._ops.indexing import (
+from gpushard._ops.basic_index import (
     Entry,
     NotBasicError,
     as_position,
@@ -26,6 +25,7 @@ from gpushard._ops.indexing import (
     index_piece,
     parse_index,
 )
+from gpushard._ops.index_arrays import Indexed
 from gpushard._typing import Shape
 from gpushard.errors import ArrayIndexError
 

@@ -47,8 +47,8 @@ from gpushard._ops.bind import bind
 from gpushard._ops.index_arrays import Indexed, part_shape
 from gpushard._ops.table.elementwise import WHERE, ufunc_row
 from gpushard._ops.table.gather import GATHER
-from gpushard._ops.table.movement import RESHAPE, STACK
-from gpushard._ops.table.movement import index as index_part
+from gpushard._ops.table.manipulation import RESHAPE, STACK
+from gpushard._ops.table.manipulation import index as index_part
 from gpushard._ops.table.positions import NONZERO
 from gpushard._ops.table.reductions import COUNT_NONZERO
 from gpushard._typing import Shape

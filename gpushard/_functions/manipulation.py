@@ -30,9 +30,9 @@ from gpushard._functions.reductions import min, sum
 from gpushard._functions.sorting import searchsorted
 from gpushard._functions.values import Array, is_value, view
 from gpushard._ops.axes import from_end, one_from_end
+from gpushard._ops.basic_index import Entry
 from gpushard._ops.bind import bind
-from gpushard._ops.indexing import Entry
-from gpushard._ops.table import movement
+from gpushard._ops.table import manipulation
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
@@ -56,7 +56,7 @@ def reshape(
       ArgumentError: the sizes do not fit.
     """
     check_order(order)
-    shaped = view(a, movement.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
+    shaped = view(a, manipulation.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
     return shaped.copy() if copy else shaped
 
 
@@ -90,7 +90,7 @@ def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Arr
         raise ArgumentError.refusing(
             "axes", axes, f"must name each of the {ndim} dims", "transpose", ndim=ndim
         )
-    return view(a, movement.TRANSPOSE, (order,), out_sharding)
+    return view(a, manipulation.TRANSPOSE, (order,), out_sharding)
 
 
 def swapaxes(a: Array, axis1: int, axis2: int, *, out_sharding: Any = None) -> Array:
@@ -104,7 +104,7 @@ def swapaxes(a: Array, axis1: int, axis2: int, *, out_sharding: Any = None) -> A
     second = one_from_end(axis2, a.ndim, "swapaxes", "axis2")
     order = list(range(-a.ndim, 0))
     order[first], order[second] = second, first
-    return view(a, movement.TRANSPOSE, (tuple(order),), out_sharding)
+    return view(a, manipulation.TRANSPOSE, (tuple(order),), out_sharding)
 
 
 def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
@@ -133,7 +133,7 @@ def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
     entries: tuple[Entry, ...] = tuple(
         0 if dim in gone else (0, 1, n) for dim, n in enumerate(shape)
     )
-    return view(a, movement.INDEX, (entries,), out_sharding)
+    return view(a, manipulation.INDEX, (entries,), out_sharding)
 
 
 def expand_dims(a: Array, axis: Any = 0, *, out_sharding: Any = None) -> Array:
@@ -216,7 +216,7 @@ def broadcast_to(array: Array, shape: Any, *, out_sharding: Any = None) -> Array
     )
     if not fits:
         raise do_not_broadcast("broadcast_to", (x.shape, sizes))
-    return x if x.shape == sizes else bind(movement.BROADCAST_TO, (x,), (sizes,))
+    return x if x.shape == sizes else bind(manipulation.BROADCAST_TO, (x,), (sizes,))
 
 
 def tile(A: Array, reps: Any, *, out_sharding: Any = None) -> Array:
@@ -231,7 +231,7 @@ def tile(A: Array, reps: Any, *, out_sharding: Any = None) -> Array:
     """
     times = reps if isinstance(reps, tuple | list) else (reps,)
     checked = tuple(count(number, "tile", "reps") for number in times)
-    return bind(movement.TILE, (A,), (checked,))
+    return bind(manipulation.TILE, (A,), (checked,))
 
 
 def diagonal(
@@ -248,7 +248,7 @@ def diagonal(
     check_dims("diagonal", a, 2)
     axes = from_end((axis1, axis2), a.ndim, "diagonal", "axis1, axis2")
     params = integer(offset, "diagonal", "offset"), *axes
-    return bind(movement.DIAGONAL, (a,), params, out_sharding)
+    return bind(manipulation.DIAGONAL, (a,), params, out_sharding)
 
 
 def trace(
@@ -302,7 +302,9 @@ def repeat(
         places = _places(_counts(repeats, x, at), x.shape[at], length)
         return x.take(places, at, mode="clip", out_sharding=out_sharding)
     if not isinstance(repeats, list | tuple) and not getattr(repeats, "ndim", 0):
-        return bind(movement.REPEAT, (x,), (count(repeats, "repeat", "repeats"), at), out_sharding)
+        return bind(
+            manipulation.REPEAT, (x,), (count(repeats, "repeat", "repeats"), at), out_sharding
+        )
     counts = _counts(repeats, x, at)
     least, total = _extent(counts)
     if least < 0:
@@ -312,10 +314,10 @@ def repeat(
             value=least,
         )
     if counts.shape[0] != x.shape[at]:
-        return bind(movement.REPEAT, (x,), (total, at), out_sharding)
+        return bind(manipulation.REPEAT, (x,), (total, at), out_sharding)
     if not is_value(counts):
         counts = as_part(counts, counts.shape, np.dtype(np.int64))
-    return bind(movement.REPEAT_EACH, (x, counts), (total, at), out_sharding)
+    return bind(manipulation.REPEAT_EACH, (x, counts), (total, at), out_sharding)
 
 
 def _counts(repeats: Any, x: Any, axis: int) -> Any:
@@ -347,7 +349,7 @@ def _places(counts: Any, n: int, length: int) -> Any:
         ends = np.cumsum(np.broadcast_to(counts, n))
         return on_host("repeat", np.searchsorted, ends, order, "right")
     if counts.shape[0] != n:
-        counts = bind(movement.BROADCAST_TO, (counts,), ((n,),))
+        counts = bind(manipulation.BROADCAST_TO, (counts,), ((n,),))
     return searchsorted(cumsum(counts), order, "right")
 
 

@@ -16,7 +16,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
-from gpushard._ops.table import elementwise, movement, reductions
+from gpushard._ops.table import elementwise, manipulation, reductions
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError
@@ -347,7 +347,7 @@ def _number_taking_part(x: Any, where: Any, axis: Any, keepdims: bool, name: str
         return np.broadcast_to(mask, shape).sum(axis, keepdims=keepdims)
     ones = bind(elementwise.WHERE, (where, 1, 0))
     if ones.shape != x.shape:
-        ones = bind(movement.BROADCAST_TO, (ones,), (x.shape,))
+        ones = bind(manipulation.BROADCAST_TO, (ones,), (x.shape,))
     return sum(ones, axis, keepdims=keepdims)
 
 

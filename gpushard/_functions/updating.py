@@ -41,13 +41,13 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._ops.aval import Aval
+from gpushard._ops.basic_index import Entry, open_index
 from gpushard._ops.bind import bind
 from gpushard._ops.index_arrays import Indexed
-from gpushard._ops.indexing import Entry, open_index
 from gpushard._ops.scalars import KINDS, converter
 from gpushard._ops.table.elementwise import ASTYPE, WHERE, ufunc_row
-from gpushard._ops.table.movement import BROADCAST_TO, RESHAPE
-from gpushard._ops.table.movement import index as index_part
+from gpushard._ops.table.manipulation import BROADCAST_TO, RESHAPE
+from gpushard._ops.table.manipulation import index as index_part
 from gpushard._ops.table.scatter import SCATTER, UPDATE
 from gpushard._typing import Shape, shown_as
 from gpushard.errors import ArgumentError, ArgumentTypeError

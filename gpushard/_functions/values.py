@@ -15,7 +15,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Params, Row
 from gpushard._ops.table.elementwise import COPY
-from gpushard._ops.table.movement import INDEX, index
+from gpushard._ops.table.manipulation import INDEX, index
 from gpushard.errors import ArgumentTypeError
 
 Array = TypeVar("Array", bound=Any)

@@ -15,7 +15,7 @@ from gpushard._functions.promotion import result_type
 from gpushard._functions.values import is_value, offered
 from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind
-from gpushard._ops.table import movement
+from gpushard._ops.table import manipulation
 from gpushard._placement.arguments import as_value, host_data
 from gpushard._placement.public import public
 from gpushard.dtypes import can_cast
@@ -98,7 +98,7 @@ def concat(
                 shapes=tuple(each.shape for each in xs),
                 axis=axis,
             )
-    return bind(movement.CONCATENATE, xs, (at,))
+    return bind(manipulation.CONCATENATE, xs, (at,))
 
 
 @joining
@@ -131,4 +131,4 @@ def stack(
             shapes=tuple(shapes),
         )
     at = one_from_end(axis, len(shapes[0]) + 1, "stack")
-    return bind(movement.STACK, xs, (at,))
+    return bind(manipulation.STACK, xs, (at,))

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.stream import Stream
-from gpushard._runtime.view import View
+from gpushard._runtime.strided_view import View
 from gpushard._typing import LocalArray, LocalArrays, Shape
 
 Copy: TypeAlias = tuple[int, View, int, View, int]

@@ -18,7 +18,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of, failure
 from gpushard._placement.device_put import as_sharding
-from gpushard._runtime.host.views import writable
+from gpushard._runtime.host.keep_alive import writable
 from gpushard._runtime.launch import allocate, room_on
 from gpushard._runtime.runtime import Device, Runtime
 from gpushard._typing import LocalArray

@@ -23,7 +23,7 @@ from gpushard._functions.manipulation import broadcast_to
 from gpushard._functions.values import Value
 from gpushard._ops.bind import bind
 from gpushard._ops.scalars import KINDS
-from gpushard._ops.table.movement import STACK
+from gpushard._ops.table.manipulation import STACK
 from gpushard._placement.arguments import as_value
 from gpushard._placement.public import public
 from gpushard.dtypes import finfo, kind_of

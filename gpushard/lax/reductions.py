@@ -23,7 +23,7 @@ from gpushard._functions.indexing import take_along_axis
 from gpushard._functions.manipulation import broadcast_to, flip
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
-from gpushard._ops.table import cumulative, movement
+from gpushard._ops.table import cumulative, manipulation
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._ops.table.sorting import LEXSORT, TOPK
 from gpushard._placement.arguments import as_value
@@ -111,7 +111,7 @@ def _neighbours(
         both = function([x[..., 0:even:2] for x in lined], [x[..., 1:even:2] for x in lined])
         pairs = zip(both, lined, strict=True)
         lined = [
-            bind(movement.CONCATENATE, (new, x[..., even:]), (-1,)) if n % 2 else new
+            bind(manipulation.CONCATENATE, (new, x[..., even:]), (-1,)) if n % 2 else new
             for new, x in pairs
         ]
         n -= n // 2

@@ -16,8 +16,8 @@ from gpushard._functions.checks import as_dtype, as_shape, dim_count, integer
 from gpushard._functions.manipulation import broadcast_to
 from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind
-from gpushard._ops.table import movement
 from gpushard._ops.table.creation import ARANGE
+from gpushard._ops.table.manipulation import PAD
 from gpushard._placement import creation
 from gpushard._placement.creation import create
 from gpushard._placement.joining import concat, stack
@@ -468,7 +468,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
         x = broadcast_to(as_operand("pad", value), whole).at[at].set(x)
     else:
         widths = tuple((builtins.max(low, 0), builtins.max(high, 0)) for low, high, _ in config)
-        x = bind(movement.PAD, (x, value), (widths,))
+        x = bind(PAD, (x, value), (widths,))
     padded: Array = x
     if x.shape != shape:
         starts = [builtins.max(-low, 0) for low, _, _ in config]

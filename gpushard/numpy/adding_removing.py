@@ -14,7 +14,7 @@ from gpushard._functions.sorting import along
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
-from gpushard._ops.table.movement import REPEAT_EACH
+from gpushard._ops.table.manipulation import REPEAT_EACH
 from gpushard._placement.arguments import as_value, host_data
 from gpushard._placement.creation import zeros
 from gpushard._placement.public import public

@@ -23,7 +23,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
 from gpushard._ops.table import creation as rows
 from gpushard._ops.table.elementwise import WHERE
-from gpushard._ops.table.movement import PAD
+from gpushard._ops.table.manipulation import PAD
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import create, kept_at, place_of, zeros
 from gpushard._placement.public import public

@@ -15,8 +15,8 @@ from gpushard._functions.docstrings import described
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
-from gpushard._ops.table import counting
 from gpushard._ops.table import elementwise as rows
+from gpushard._ops.table import histograms
 from gpushard._ops.table.creation import ARANGE
 from gpushard._placement.arguments import as_value, host_data, settle
 from gpushard._placement.creation import create_on
@@ -87,7 +87,7 @@ def bincount(
     least = count(minlength, "bincount", "minlength")
     bins = _length(x, least) if length is None else count(length, "bincount", "length")
     dtype = _SUMMED if heavy else _COUNTED
-    return bind(counting.BINCOUNT, (x, *heavy), (bins, dtype))
+    return bind(histograms.BINCOUNT, (x, *heavy), (bins, dtype))
 
 
 def _length(x: Any, least: int) -> int:
@@ -176,7 +176,7 @@ def histogram(
     heavy = _weights_like(x, weights, "histogram")
     edges = edges_of("histogram", x, bins, range, weights)
     dtype = heavy[0].dtype if heavy else _COUNTED
-    counts = bind(counting.HISTOGRAM, (x, edges, *heavy), (1, dtype))
+    counts = bind(histograms.HISTOGRAM, (x, edges, *heavy), (1, dtype))
     edges = as_value(edges, "histogram")
     if density:
         widths = (edges[1:] - edges[:-1]).astype(np.float64)
@@ -249,7 +249,7 @@ def _histogramdd(
     xs = [_real(x, name) for x in xs]
     edges = [edges_of(name, *wish, weights) for wish in zip(xs, each, limits, strict=True)]
     heavy = _weights_like(xs[0], weights, name)
-    counts = bind(counting.HISTOGRAM, (*xs, *edges, *heavy), (dims, _SUMMED))
+    counts = bind(histograms.HISTOGRAM, (*xs, *edges, *heavy), (dims, _SUMMED))
     placed = tuple(as_value(edge, name) for edge in edges)
     if density:
         counts = counts / statistical.sum(counts)
@@ -451,7 +451,7 @@ def _stone(x: Any, apart: Any, limits: Any) -> Any:
 
     def error(number: int) -> Any:
         edges = np.linspace(limits[0], limits[1], number + 1)
-        counts = bind(counting.HISTOGRAM, (x, edges), (1, np.dtype(np.float64)))
+        counts = bind(histograms.HISTOGRAM, (x, edges), (1, np.dtype(np.float64)))
         squares = _known(statistical.sum(ew.square(counts / n)))
         return (2 - (n + 1) * squares) * number / apart
 

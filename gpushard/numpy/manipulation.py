@@ -19,7 +19,7 @@ from gpushard._functions.indexing import take
 from gpushard._functions.values import is_traced
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
-from gpushard._ops.table import movement
+from gpushard._ops.table.manipulation import ROLL
 from gpushard._placement.arguments import as_value, as_view
 from gpushard._placement.public import public, public_array
 from gpushard.errors import ArgumentError
@@ -113,7 +113,7 @@ def _rolled(x: Any, shifts: tuple[Any, ...], axes: tuple[int, ...]) -> Any:
     if not known:
         return x
     steps, dims = zip(*known, strict=True)
-    return bind(movement.ROLL, (x,), (steps, dims))
+    return bind(ROLL, (x,), (steps, dims))
 
 
 @described(**_ARRAYS)

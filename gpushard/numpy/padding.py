@@ -12,7 +12,7 @@ from gpushard._array import Array
 from gpushard._functions.checks import check_choice, count, number_of
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
-from gpushard._ops.table.movement import PAD
+from gpushard._ops.table.manipulation import PAD
 from gpushard._placement.creation import asarray
 from gpushard._placement.public import public
 from gpushard.dtypes import kind_of, result_type

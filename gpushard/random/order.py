@@ -17,7 +17,7 @@ from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.prng.distribution import Distribution, Domain
-from gpushard._ops.table import movement, random_order
+from gpushard._ops.table import manipulation, random_order
 from gpushard._ops.table import random as table
 from gpushard._placement.device_put import as_host_array, implicitly_put
 from gpushard._typing import Shape
@@ -256,7 +256,7 @@ def categorical(
     _check_enough(n, draws, False)
     noisy = sample(noise, key, (x,), x.shape, dtype)
     order = tuple(d for d in range(-len(x.shape), 0) if d != at)
-    last = bind(movement.TRANSPOSE, (noisy,), ((*order, at),))
+    last = bind(manipulation.TRANSPOSE, (noisy,), ((*order, at),))
     top = bind(random_order.TOP, (last,), (draws,))
-    first = bind(movement.TRANSPOSE, (top,), ((-1, *range(-len(x.shape), -1)),))
+    first = bind(manipulation.TRANSPOSE, (top,), ((-1, *range(-len(x.shape), -1)),))
     return moved_to(out_sharding, first.reshape(sizes))

@@ -10,7 +10,7 @@ from gpushard._array import Array
 from gpushard._functions.checks import as_shape, broadcast, check_choice, count
 from gpushard._ops.bind import bind
 from gpushard._ops.prng.distribution import floats
-from gpushard._ops.table import elementwise, linalg, movement
+from gpushard._ops.table import elementwise, linalg, manipulation
 from gpushard._ops.table import random as table
 from gpushard._placement.device_put import implicitly_put
 from gpushard.errors import ArgumentError
@@ -196,7 +196,7 @@ def multinomial(
         left = left - counts[-1]
     if not counts:
         return uniform(key, sizes, out_sharding=out_sharding).astype(target)
-    return moved_to(out_sharding, bind(movement.CONCATENATE, counts, (-1,)).astype(target))
+    return moved_to(out_sharding, bind(manipulation.CONCATENATE, counts, (-1,)).astype(target))
 
 
 def _shares_of_the_rest(p: Any) -> Any:

@@ -17,9 +17,9 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import devices_of
 from gpushard._movement.update import update
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._ops.bind import bind
-from gpushard._ops.indexing import index_piece, parse_index
-from gpushard._ops.table import movement
+from gpushard._ops.table import manipulation
 from gpushard._placement.device_put import device_put, reshard
 from gpushard._placement.make_array import (
     make_array_from_callback,
@@ -166,17 +166,17 @@ class Actor:
         (rows, columns), kind = x.value.shape, self._random.randrange(5)
         n = self._random.randrange(-3, 4)
         if kind == 0:
-            result = bind(movement.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
+            result = bind(manipulation.ROLL, (x.array,), ((n, 2 * n), (-2, -1)))
             self._keep(result, np.roll(x.value, (n, 2 * n), (0, 1)))
         elif kind == 1:
             self._keep(x.array.reshape(columns, rows), x.value.reshape(columns, rows))
         elif kind == 2:
-            result = bind(movement.PAD, (x.array, n), (((1, 0), (0, 2)),))
+            result = bind(manipulation.PAD, (x.array, n), (((1, 0), (0, 2)),))
             self._keep(result, np.pad(x.value, ((1, 0), (0, 2)), constant_values=n))
         elif kind == 3:
             self._keep(x.array.repeat(2, 1), x.value.repeat(2, 1))
         elif y := self._beside(x, (None, columns)):
-            result = bind(movement.CONCATENATE, (x.array, y.array, x.array), (-2,))
+            result = bind(manipulation.CONCATENATE, (x.array, y.array, x.array), (-2,))
             self._keep(result, np.concatenate((x.value, y.value, x.value)))
 
     def _may_operate(self, known: Known) -> bool:

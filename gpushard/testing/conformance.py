@@ -25,7 +25,7 @@ from gpushard._runtime.phase import Phase
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream, Tick
-from gpushard._runtime.view import View
+from gpushard._runtime.strided_view import View
 from gpushard._typing import HostArray, LocalArray
 from gpushard.errors import DeletedArrayError, ExecutionError, OutOfMemoryError
 from gpushard.testing.deferred import deferred

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard._ops.in_order import InOrder
+from gpushard._ops.merge_in_order import InOrder
 from tests.gpu.device import needs_gpu
 
 pytestmark = needs_gpu

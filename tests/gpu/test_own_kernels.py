@@ -14,10 +14,10 @@ from gpushard._ops.aval import Aval
 from gpushard._ops.index_arrays import Indexed
 from gpushard._ops.row import Row, Site
 from gpushard._ops.table import (
-    counting,
     creation,
     elementwise,
     gather,
+    histograms,
     nan_moments,
     positions,
     random,
@@ -41,11 +41,12 @@ RANDOM = [
 
 
 OTHERS = [
-    gather.GATHER, scatter.SCATTER, positions.NONZERO, positions.FURTHEST, counting.BINCOUNT,
-    counting.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN, reductions.NANMAX,
-    reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD, nan_moments.NANMEAN,
-    nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE, elementwise.CLIP, elementwise.ROUND,
-    elementwise.IMAG, elementwise.VIEW, creation.TRIL, creation.TRIU, elementwise.NAN_TO_NUM,
+    gather.GATHER, scatter.SCATTER, positions.NONZERO, positions.FURTHEST, histograms.BINCOUNT,
+    histograms.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN,
+    reductions.NANMAX, reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD,
+    nan_moments.NANMEAN, nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE,
+    elementwise.CLIP, elementwise.ROUND, elementwise.IMAG, elementwise.VIEW, creation.TRIL,
+    creation.TRIU, elementwise.NAN_TO_NUM,
 ]  # fmt: skip
 
 

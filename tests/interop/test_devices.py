@@ -11,7 +11,7 @@ import pytest
 import gpushard as gs
 from gpushard._runtime.backend import Item
 from gpushard._runtime.host.dlpack import read
-from gpushard._runtime.host.views import writable
+from gpushard._runtime.host.keep_alive import writable
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream
 from gpushard.config import Settings

@@ -15,7 +15,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard._movement.planning.dims import Piece, identity
 from gpushard._movement.planning.reshard import make_plan
-from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Part, Shape, Side, all_specs, blocks_of, bounds
 from tests.movement.strategies import DEVICES, far_pairs, indices, sharding_of, sides, strides

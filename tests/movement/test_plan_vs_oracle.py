@@ -21,7 +21,7 @@ from gpushard import testing
 from gpushard._movement.execute import run as run_plan
 from gpushard._movement.planning.dims import Piece, permutation
 from gpushard._movement.reshard import plan_for
-from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Box, Part, Shape, Side, Spec, all_specs, bounds, charges

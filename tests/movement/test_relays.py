@@ -23,7 +23,7 @@ from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.update import make_update, touch
 from gpushard._movement.rearrange import rearrange
 from gpushard._movement.reshard import plan_for
-from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.runtime import Runtime
 from gpushard.errors import DeletedArrayError, ExecutionError
 from gpushard.testing import nvlink, record_work, simulate

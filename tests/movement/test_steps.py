@@ -12,7 +12,7 @@ from gpushard import testing
 from gpushard._movement.planning.holders import holdings
 from gpushard._movement.planning.rearrange import make_rearrange
 from gpushard._movement.planning.reshard import make_plan
-from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.runtime import Runtime
 from tests.movement.element_oracle import Shape, Side
 from tests.movement.rearranged import OPERATIONS

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard._movement.update import overlay_of, plan_for, touched_by
-from gpushard._ops.indexing import index_piece, parse_index
+from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard.config import Settings
 from gpushard.testing.actor import updated
 from gpushard.testing.deferred import deferred, gated

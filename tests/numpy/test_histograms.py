@@ -11,8 +11,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._ops.search import search
-from gpushard._ops.table import counting
+from gpushard._ops.searchsorted import search
+from gpushard._ops.table import histograms
 from gpushard.errors import ArgumentError
 from gpushard.numpy.histograms import RULES
 from tests.numpy.calls import Call, alike, everywhere
@@ -228,7 +228,7 @@ def test_many_elements_in_bins_of_any_width(
         searched[0] += x2.size
         return search(xp, x1, x2, side)
 
-    monkeypatch.setattr(counting, "search", recorded)
+    monkeypatch.setattr(histograms, "search", recorded)
     same(gnp.histogram(put(data, ("x", "y")), edges)[0], wanted)
     if gs.default_backend() == "gpu":
         return  # these have a kernel for it
@@ -240,7 +240,7 @@ def test_many_elements_in_bins_of_any_width(
 def test_counts_of_what_is_in_range_are_not_masked() -> None:
     data = np.random.default_rng(0).integers(0, 9, 50_000)
     for length in (8, 9, 10):
-        kernel = counting.BINCOUNT.kernel(np, (), (length, data.dtype))
+        kernel = histograms.BINCOUNT.kernel(np, (), (length, data.dtype))
         np.testing.assert_array_equal(kernel(data), np.bincount(data, minlength=length)[:length])
         assert (memory_of(kernel, data) < data.nbytes) is (length > 8)
 
@@ -250,9 +250,9 @@ def test_bins_are_found_alike_on_the_host_and_elsewhere() -> None:
     edges = np.array([-1.0, 0.0, 0.5, 0.75, 3.0])
     x = np.array([*edges, -1.5, -0.5, 0.25, 0.6, 1.0, 2.999, 3.5, np.inf, -np.inf, np.nan])
     elsewhere: Any = types.SimpleNamespace(minimum=np.minimum, searchsorted=np.searchsorted)
-    number, inside = counting._bin_numbers(elsewhere, x, edges)
+    number, inside = histograms._bin_numbers(elsewhere, x, edges)
     with np.errstate(invalid="ignore"):
-        wanted, there = counting._bin_numbers(np, x, edges)
+        wanted, there = histograms._bin_numbers(np, x, edges)
     assert inside.tolist() == there.tolist() == [*[True] * 5, False, *[True] * 5, *[False] * 4]
     assert number[inside].tolist() == wanted[inside].tolist() == [0, 1, 2, 3, 3, 0, 1, 2, 3, 3]
 

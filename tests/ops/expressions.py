@@ -18,7 +18,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import testing
 from gpushard._ops.bind import bind
-from gpushard._ops.table import elementwise, movement, reductions
+from gpushard._ops.table import elementwise, manipulation, reductions
 from gpushard._ops.table.elementwise import ufunc_row
 
 MESHES = (((4, 2), ("x", "y")), ((3, 2), ("x", "y")), ((2, 2, 2), ("x", "y", "z")), ((7,), ("x",)))
@@ -278,20 +278,20 @@ def concatenated(e: Expression, x: Pair) -> Made:
     shape[axis] = e.rng.choice((0, 1, 4))
     y = e.fresh(tuple(shape), x.value.dtype.str)
     order = [x, y, x] if e.rng.random() < 0.5 else [y, x]
-    made = bind(movement.CONCATENATE, [p.array for p in order], (axis,))
+    made = bind(manipulation.CONCATENATE, [p.array for p in order], (axis,))
     return made, np.concatenate([p.value for p in order], axis), None
 
 
 def stacked(e: Expression, x: Pair) -> Made:
     axis = e.rng.randrange(-x.value.ndim - 1, 0)
     y = e.fresh(x.value.shape, x.value.dtype.str)
-    made = bind(movement.STACK, (x.array, y.array), (axis,))
+    made = bind(manipulation.STACK, (x.array, y.array), (axis,))
     return made, np.stack([x.value, y.value], axis), None
 
 
 def padded(e: Expression, x: Pair) -> Made:
     widths = tuple((e.rng.randint(0, 2), e.rng.randint(0, 2)) for _ in x.value.shape)
-    made = bind(movement.PAD, (x.array, 1), (widths,))
+    made = bind(manipulation.PAD, (x.array, 1), (widths,))
     return made, np.pad(x.value, widths, constant_values=1) if widths else x.value, None
 
 
@@ -300,14 +300,14 @@ def rolled(e: Expression, x: Pair) -> Made:
     if not axes:
         return None
     shifts = tuple(e.rng.randint(-9, 9) for _ in axes)
-    return bind(movement.ROLL, (x.array,), (shifts, axes)), np.roll(x.value, shifts, axes), None
+    return bind(manipulation.ROLL, (x.array,), (shifts, axes)), np.roll(x.value, shifts, axes), None
 
 
 def tiled(e: Expression, x: Pair) -> Made:
     if x.value.size > 500:
         return None
     reps = tuple(e.rng.randint(0, 2) for _ in range(e.rng.randint(0, x.value.ndim + 1)))
-    return bind(movement.TILE, (x.array,), (reps,)), np.tile(x.value, reps), None
+    return bind(manipulation.TILE, (x.array,), (reps,)), np.tile(x.value, reps), None
 
 
 def repeated(e: Expression, x: Pair) -> Made:
@@ -320,7 +320,7 @@ def repeated(e: Expression, x: Pair) -> Made:
 def broadcast(e: Expression, x: Pair) -> Made:
     shape = tuple(e.rng.choice((1, 3)) if n == 1 else n for n in x.value.shape)
     shape = (*e.shape(1), *shape)
-    made = bind(movement.BROADCAST_TO, (x.array,), (shape,))
+    made = bind(manipulation.BROADCAST_TO, (x.array,), (shape,))
     return made, np.broadcast_to(x.value, shape), None
 
 

@@ -18,7 +18,7 @@ from gpushard._ops.bind import _plain as holder
 from gpushard._ops.bind import bind, set_eager
 from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import KINDS
-from gpushard._ops.table import movement
+from gpushard._ops.table import manipulation
 from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.cases import moves
 
@@ -105,7 +105,7 @@ def test_the_innermost_interpreter_takes_an_operation() -> None:
     bind(ufunc_row(np.add), (outer, inner.value))
     bind(ufunc_row(np.add), (outer.value, inner))
     assert taken == [1, 2]
-    assert bind(movement.TRANSPOSE, (x,), ((-1,),)).shape == (3,)
+    assert bind(manipulation.TRANSPOSE, (x,), ((-1,),)).shape == (3,)
 
 
 class Noted:

@@ -13,7 +13,7 @@ from gpushard import testing
 from gpushard._ops.bind import bind
 from gpushard._ops.derived import derived
 from gpushard._ops.row import Row
-from gpushard._ops.table import elementwise, movement, reductions, scatter
+from gpushard._ops.table import elementwise, manipulation, reductions, scatter
 from gpushard.errors import NamedDimsError
 from tests.ops.cases import AXES, FORMS, MADE, Case, cases, moves, unless_refused
 
@@ -89,7 +89,7 @@ def test_what_moves_elements_of_several_arrays_needs_named_dims_in_all_of_them()
     with testing.runtime(host_devices=2):
         x = gs.device_put(np.ones((2, 3)))
         with pytest.raises(NamedDimsError, match="2 arrays are moved, 1 of which"):
-            bind(derived(movement.CONCATENATE, ((0,), ()), ((),)), (x, x[0]), (-1,))
+            bind(derived(manipulation.CONCATENATE, ((0,), ()), ((),)), (x, x[0]), (-1,))
 
 
 def test_two_named_dims_live_on_two_axes_whatever_operands_have() -> None:
@@ -110,7 +110,7 @@ def test_two_named_dims_live_on_two_axes_whatever_operands_have() -> None:
                 np.testing.assert_array_equal(np.asarray(made), value + other[:, None])
             made = bind(derived(reductions.SUM, ((0, 1),), places), (x,), ((-1,), False, None))
             assert made.sharding.spec == gs.P("x", "y")
-            moved = bind(derived(movement.ROLL, ((0, 1),), places), (x,), ((1,), (-1,)))
+            moved = bind(derived(manipulation.ROLL, ((0, 1),), places), (x,), ((1,), (-1,)))
             assert moved.sharding.spec == gs.P("x", "y")
             np.testing.assert_array_equal(np.asarray(moved), np.roll(value, 1, -1))
 
@@ -118,6 +118,9 @@ def test_two_named_dims_live_on_two_axes_whatever_operands_have() -> None:
 def test_a_mesh_without_the_axes_of_named_dims_is_refused() -> None:
     with testing.runtime(host_devices=2):
         x = gs.device_put(np.ones((2, 3)), gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P("x")))
-        for row, params in ((reductions.SUM, ((-1,), False, None)), (movement.ROLL, ((1,), (-1,)))):
+        for row, params in (
+            (reductions.SUM, ((-1,), False, None)),
+            (manipulation.ROLL, ((1,), (-1,))),
+        ):
             with pytest.raises(gs.errors.ShardingError, match="pinned to the mesh axes"):
                 bind(derived(row, ((0,),), (("z",),)), (x,), params)

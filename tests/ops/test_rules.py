@@ -14,8 +14,8 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard._ops.aval import Aval
+from gpushard._ops.basic_index import open_index
 from gpushard._ops.dispatch import create
-from gpushard._ops.indexing import open_index
 from gpushard._ops.programs.move import Move
 from gpushard._ops.programs.owners import FromOwners
 from gpushard._ops.row import Row, Site

@@ -14,7 +14,7 @@ import numpy as np
 import gpushard as gs
 from gpushard._geometry import sharding as shardings
 from gpushard._runtime.host import backend as host
-from gpushard._runtime.host.linear_algebra import numpy_library
+from gpushard._runtime.host.blas_threads import numpy_library
 from gpushard.testing import runtime
 from gpushard.testing.deferred import deferred
 from gpushard.testing.programs import check_nothing_left

@@ -36,7 +36,7 @@ from gpushard._movement.planning.dims import identity
 from gpushard._movement.planning.holders import Holdings, holdings, overlap, volumes, within
 from gpushard._movement.planning.maps import Bounds, MappedBox, Rearrangement, Side
 from gpushard._movement.planning.strided import StridedCopies, concat_copies, join_copies
-from gpushard._runtime.view import View
+from gpushard._runtime.strided_view import View
 from gpushard._typing import IntArray, Shape
 
 

@@ -35,7 +35,7 @@ from gpushard._movement.planning.dims import DimMap, Piece, identity
 from gpushard._movement.planning.holders import holdings, overlap, volumes
 from gpushard._movement.planning.reshard import Reshard, place_copies
 from gpushard._movement.planning.strided import StridedCopies
-from gpushard._runtime.view import View
+from gpushard._runtime.strided_view import View
 from gpushard._typing import Device, Index, IntArray, Shape
 
 

@@ -30,7 +30,7 @@ from gpushard._movement.planning.dims import DimMap, Piece
 from gpushard._movement.planning.holders import holdings
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._runtime.phase import Copy, Phase
-from gpushard._runtime.view import View, dense_strides
+from gpushard._runtime.strided_view import View, dense_strides
 from gpushard._typing import Shape
 
 Run = tuple[int, int, int, int]

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._ops.prng.stream import Stream
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 from gpushard._typing import Shape
 
 ELEMENTS = 32768  # elements of a block on the host: the few arrays of Threefry stay in cache

@@ -25,7 +25,7 @@ from gpushard._movement.collectives import all_reduce, reduce_scatter, rows_of, 
 from gpushard._movement.planning.holders import holdings
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose import Price, Prices
-from gpushard._ops.in_order import InOrder
+from gpushard._ops.merge_in_order import InOrder
 from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
 from gpushard._ops.programs.launched import Launched, launched, launched_merges
 from gpushard._ops.programs.local import Computation

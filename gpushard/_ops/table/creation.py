@@ -16,13 +16,13 @@ import numpy as np
 from gpushard import dtypes
 from gpushard._ops import rule
 from gpushard._ops.aval import Aval, Dtype
+from gpushard._ops.host_where import BITS
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row, Site, broadcasting, by_factors
 from gpushard._ops.rule import Rule
-from gpushard._ops.select import BITS
 from gpushard._ops.table.elementwise import writing
 from gpushard._runtime.namespace import own_kernels
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 
 
 def _rule(avals: Sequence[Aval], params: Params) -> Rule:

@@ -10,12 +10,12 @@ import numpy as np
 
 from gpushard._ops import rule
 from gpushard._ops.aval import Aval, Dtype
+from gpushard._ops.host_remainder import remainder
+from gpushard._ops.host_where import where_on_host
 from gpushard._ops.narrow import in_single
 from gpushard._ops.programs.local import Local
-from gpushard._ops.remainders import remainder
 from gpushard._ops.row import Kernel, Params, Row, broadcasting
 from gpushard._ops.rule import Rule
-from gpushard._ops.select import where_on_host
 from gpushard._runtime.host.ufuncs import host_ufunc
 from gpushard._runtime.namespace import own_kernels, special_functions
 from gpushard._typing import LocalArray, Shape

@@ -21,7 +21,7 @@ from gpushard._ops.row import Kernel, Params, Row, Site, beside_others, broadcas
 from gpushard._ops.rule import Rule
 from gpushard._ops.table.elementwise import writing
 from gpushard._runtime.namespace import own_kernels
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 from gpushard._typing import Shape
 
 

@@ -16,6 +16,7 @@ import numpy as np
 
 from gpushard import dtypes
 from gpushard._ops.aval import Aval, Dtype
+from gpushard._ops.basic_index import index_piece, open_starts
 from gpushard._ops.index_arrays import (
     Indexed,
     integers,
@@ -26,13 +27,12 @@ from gpushard._ops.index_arrays import (
     spread,
     stacked,
 )
-from gpushard._ops.indexing import index_piece, open_starts
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Replace
 from gpushard._ops.row import Kernel, Params, Row, Site, Stack
 from gpushard._ops.rule import Rule
 from gpushard._ops.table.elementwise import ufunc_row, writing
-from gpushard._ops.table.movement import index_of
+from gpushard._ops.table.manipulation import index_of
 from gpushard._ops.update_at import update_at
 from gpushard._runtime.namespace import own_kernels
 from gpushard._typing import LocalArray, LocalArrays, Shape

@@ -18,7 +18,7 @@ from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Kernel, Params, Row, beside_others, by_factors
 from gpushard._ops.rule import Rule
-from gpushard._ops.search import search
+from gpushard._ops.searchsorted import search
 from gpushard._ops.table.elementwise import writing
 from gpushard._ops.table.sorting import INDEX
 from gpushard._typing import LocalArray

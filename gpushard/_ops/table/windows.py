@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard._ops.aval import Aval, Dtype
-from gpushard._ops.in_order import InOrder
+from gpushard._ops.merge_in_order import InOrder
 from gpushard._ops.narrow import in_single
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce

@@ -69,7 +69,7 @@ from gpushard._runtime.cuda.memory.stores import (
 from gpushard._runtime.cuda.nccl import Communicators, Parcel
 from gpushard._runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard._runtime.host import dlpack
-from gpushard._runtime.host.views import keep
+from gpushard._runtime.host.keep_alive import keep
 from gpushard._runtime.kernel_checks import BrokenKernelError
 from gpushard._runtime.memory import Claim
 from gpushard._runtime.nests import Nest, Op

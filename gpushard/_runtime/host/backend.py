@@ -15,7 +15,7 @@ import numpy as np
 from gpushard._runtime.backend import Item, Memories, Pace, T, Tasks
 from gpushard._runtime.callbacks import CallingThread
 from gpushard._runtime.chunks import Move
-from gpushard._runtime.host.linear_algebra import Limits, numpy_library
+from gpushard._runtime.host.blas_threads import Limits, numpy_library
 from gpushard._runtime.host.store import NumpyStore
 from gpushard._runtime.host.workers import Workers
 from gpushard._runtime.phase import BoxCopy, Phase

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.host.views import writable
+from gpushard._runtime.host.keep_alive import writable
 from gpushard._typing import HostArray
 from gpushard.errors import ArgumentError, ArgumentTypeError
 

@@ -20,7 +20,7 @@ from gpushard._runtime.backend import (
     Tasks,
 )
 from gpushard._runtime.host import dlpack
-from gpushard._runtime.host.views import address, keep
+from gpushard._runtime.host.keep_alive import address, keep
 from gpushard._runtime.nests import Nest, Op
 from gpushard._runtime.phase import Message
 from gpushard._runtime.stream import Stream, Tick
@@ -92,7 +92,7 @@ class NumpyStore:
     def compile(self, nest: Nest, blocks: Sequence[Sequence[Shape]]) -> NestKernel:
         """Return a nest as a function in C, if it is large, or of NumPy's functions."""
         # Few programs have nests, and what compiles them imports much.
-        kernels = importlib.import_module("gpushard._runtime.host.nests.kernels")
+        kernels = importlib.import_module("gpushard._runtime.host.nests.choose_kernel")
         kernel: NestKernel = kernels.host_kernel(self._compiler, nest, blocks)
         return kernel
 

@@ -25,8 +25,8 @@ from queue import SimpleQueue
 from typing import TypeAlias
 
 from gpushard._runtime.backend import Item
-from gpushard._runtime.sharing import share_with
 from gpushard._runtime.stream import Stream
+from gpushard._runtime.work_sharing import share_with
 from gpushard.errors import ReentrantCallError
 
 _PATIENCE = 2.0

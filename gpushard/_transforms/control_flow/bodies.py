@@ -45,7 +45,7 @@ from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Runnable
 from gpushard._ops.table.elementwise import COPY, WHERE
-from gpushard._ops.table.movement import RESHAPE
+from gpushard._ops.table.manipulation import RESHAPE
 from gpushard._placement.defaults import default_sharding, surroundings
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Var

@@ -20,7 +20,7 @@ from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._functions.checks import integer
 from gpushard._ops.bind import bind
-from gpushard._ops.table.movement import CONCATENATE, RESHAPE, STACK
+from gpushard._ops.table.manipulation import CONCATENATE, RESHAPE, STACK
 from gpushard._transforms.control_flow.bodies import as_array, value_of
 from gpushard._transforms.values.frames import innermost
 from gpushard._transforms.values.signature import check_function

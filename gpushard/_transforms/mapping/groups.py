@@ -33,7 +33,7 @@ from gpushard._geometry.partition_spec import P
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
 from gpushard._ops.table.elementwise import ufunc_row
-from gpushard._ops.table.movement import PERMUTE, RESHAPE
+from gpushard._ops.table.manipulation import PERMUTE, RESHAPE
 from gpushard._ops.table.reductions import MAX, MIN, SUM
 from gpushard._transforms.mapping.collectives import divide_dim, join_into_dim, numbers, permute
 from gpushard._transforms.values.frames import NamedDim, Names, innermost, merge_names

@@ -22,7 +22,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.dispatch import create
 from gpushard._ops.gather_guard import check_gather
 from gpushard._ops.row import Run, Runnable
-from gpushard._ops.table.movement import CONCATENATE, STACK
+from gpushard._ops.table.manipulation import CONCATENATE, STACK
 from gpushard._placement.device_put import device_put
 from gpushard._runtime.reclaim import name_operation
 from gpushard._runtime.runtime import Runtime

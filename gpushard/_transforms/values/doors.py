@@ -16,7 +16,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpushard._array.array import ConcreteArray
-from gpushard._ops.table.movement import transposed
+from gpushard._ops.table.manipulation import transposed
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.values.frames import Frame, Names, Source, check_apart
 from gpushard._transforms.values.mapped import (

@@ -40,7 +40,7 @@ from gpushard._ops.derived import derived
 from gpushard._ops.programs.move import Replace
 from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import KINDS
-from gpushard._ops.table.movement import BROADCAST_TO, RESHAPE, index, transposed
+from gpushard._ops.table.manipulation import BROADCAST_TO, RESHAPE, index, transposed
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.values.frames import (
     Frame,

@@ -19,7 +19,7 @@ from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read
 from gpushard._functions.updating import updated
 from gpushard._functions.values import view
-from gpushard._ops.table.movement import INDEX
+from gpushard._ops.table.manipulation import INDEX
 from gpushard._typing import HostArray, Shape, shown_as
 from gpushard.errors import (
     ConcretizationError,

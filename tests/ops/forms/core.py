@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._ops.indexing import open_index, parse_index
+from gpushard._ops.basic_index import open_index, parse_index
 from gpushard._ops.row import Row
-from gpushard._ops.table import contractions, creation, elementwise, movement, reductions
+from gpushard._ops.table import contractions, creation, elementwise, manipulation, reductions
 from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.forms.form import Form
 
@@ -114,24 +114,24 @@ FORMS: dict[Row, list[Form]] = {
     contractions.OUTER: [Form(("i", "j"), ("i,j->ij",), "b")],
     creation.TRIL: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
     creation.TRIU: [Form(("ij",), (1,)), Form(("kij",), (-2,), "b")],
-    movement.INDEX: [
+    manipulation.INDEX: [
         Form(("ij",), _index(slice(2, None, -2), None), "d", (2,)),
         Form(("ij",), _index(1, slice(1, 4)), "d", (1, 1)),
     ],
-    movement.TRANSPOSE: [Form(("ij",), ((-1, -2),)), Form(("ijk",), ((-2, -1, -3),))],
-    movement.BROADCAST_TO: [Form(("i1j",), lambda s: ((2, s[0][0], 3, s[0][2]),))],
-    movement.CONCATENATE: [Form(("ij", "ij", "1j"), (-2,))],
-    movement.STACK: [Form(("ij", "ij"), (-2,))],
-    movement.PAD: [Form(("ij",), (((1, 2), (0, 1)),), "d", (7.5,))],
-    movement.ROLL: [Form(("ij",), ((1, -2), (-2, -1)))],
-    movement.PERMUTE: [
+    manipulation.TRANSPOSE: [Form(("ij",), ((-1, -2),)), Form(("ijk",), ((-2, -1, -3),))],
+    manipulation.BROADCAST_TO: [Form(("i1j",), lambda s: ((2, s[0][0], 3, s[0][2]),))],
+    manipulation.CONCATENATE: [Form(("ij", "ij", "1j"), (-2,))],
+    manipulation.STACK: [Form(("ij", "ij"), (-2,))],
+    manipulation.PAD: [Form(("ij",), (((1, 2), (0, 1)),), "d", (7.5,))],
+    manipulation.ROLL: [Form(("ij",), ((1, -2), (-2, -1)))],
+    manipulation.PERMUTE: [
         Form(("ij",), ((-2,), ((0, 2), (1, 0)))),
         Form(("ijk",), ((-3, -2), ((0, 1), (1, 0), (5, 3)))),
     ],
-    movement.TILE: [Form(("ij",), ((2, 1, 2),))],
-    movement.REPEAT: [Form(("ij",), (2, -2))],
-    movement.DIAGONAL: [Form(("ij",), (1, -2, -1)), Form(("ijk",), (0, -3, -1))],
-    movement.RESHAPE: [
+    manipulation.TILE: [Form(("ij",), ((2, 1, 2),))],
+    manipulation.REPEAT: [Form(("ij",), (2, -2))],
+    manipulation.DIAGONAL: [Form(("ij",), (1, -2, -1)), Form(("ijk",), (0, -3, -1))],
+    manipulation.RESHAPE: [
         Form(("ij",), lambda s: ((s[0][1], s[0][0]),)),
         Form(("ij",), lambda s: ((s[0][0] * s[0][1],),)),
     ],

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._ops.basic_index import open_index, parse_index
 from gpushard._ops.index_arrays import Indexed
-from gpushard._ops.indexing import open_index, parse_index
 from gpushard._ops.row import Row
 from gpushard._ops.table import gather, positions, scatter
 from tests.ops.forms.form import Form

@@ -8,10 +8,10 @@ import numpy as np
 
 from gpushard._ops.row import Row
 from gpushard._ops.table import (
-    counting,
     cumulative,
     elementwise,
-    movement,
+    histograms,
+    manipulation,
     nan_moments,
     order_statistics,
     reductions,
@@ -105,11 +105,11 @@ FORMS: dict[Row, list[Form]] = {
     order_statistics.NANQUANTILE: _shares("weibull"),
     order_statistics.WEIGHTED_QUANTILE: _shares("inverted_cdf", "ij"),
     order_statistics.WEIGHTED_NANQUANTILE: _shares("inverted_cdf", "ij"),
-    counting.BINCOUNT: [
+    histograms.BINCOUNT: [
         Form(("ij",), (2, np.dtype("l")), "l"),
         Form(("i", "i"), (3, np.dtype("d")), "Bd"),
     ],
-    counting.HISTOGRAM: [
+    histograms.HISTOGRAM: [
         Form(("ij", "3"), (1, np.dtype("l")), "d", prepare=_ascending(1)),
         Form(("i", "i", "4", "3", "i"), (2, np.dtype("d")), "d", prepare=_ascending(2, 3)),
         Form(("i", "4", "i"), (1, np.dtype("D")), "ddD", prepare=_ascending(1)),
@@ -122,7 +122,7 @@ FORMS: dict[Row, list[Form]] = {
     signals.CORRELATE: [Form(("i", "j"), ("full",), "D"), Form(("i", "j"), ("valid",), "d")],
     signals.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
     signals.POLY: [Form(("i",)), Form(("i",), (), "D")],
-    movement.REPEAT_EACH: [
+    manipulation.REPEAT_EACH: [
         Form(("ij", "j"), lambda s: (3 * s[0][1], -1), "dl", prepare=_counts(3)),
         Form(("ij", "i"), lambda s: (2 * s[0][0], -2), "bl", prepare=_counts(2)),
     ],

@@ -22,8 +22,8 @@ from gpushard._runtime.cuda.kernels.batches import THREADS
 from gpushard._runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard._runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
 from gpushard._runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
+from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.host.store import allocate
-from gpushard._runtime.host.views import address
 
 POISON = 0xA5
 SHARE = 8

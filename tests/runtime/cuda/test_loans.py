@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.host.views import address
+from gpushard._runtime.host.keep_alive import address
 from tests.runtime.cuda.fake_driver import FakeDriver, FakeStream, array_at
 from tests.runtime.cuda.test_backend import VALUE, cuda, named
 

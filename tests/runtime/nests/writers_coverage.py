@@ -34,7 +34,7 @@ FILES = [
     "gpushard/_transforms/regions/halos.py",
     "gpushard/_runtime/nests.py",
     "gpushard/_runtime/loop_groups.py",
-    "gpushard/_runtime/host/nests/kernels.py",
+    "gpushard/_runtime/host/nests/choose_kernel.py",
     "gpushard/_runtime/host/nests/blocks.py",
     "gpushard/_runtime/host/nests/tiles.py",
     "gpushard/_runtime/host/nests/c_schedule.py",

@@ -29,7 +29,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard._runtime.cuda.kernels import thread_nests
-from gpushard._runtime.host.nests import c_schedule, kernels, tiles
+from gpushard._runtime.host.nests import c_schedule, choose_kernel, tiles
 from gpushard._runtime.runtime import Runtime
 from gpushard._transforms.regions import layout
 from tests.runtime.nests.c_batches import compiled_together
@@ -371,7 +371,7 @@ def thresholds(seed: int) -> Iterator[None]:
     strip = (32, 128)[seed % 3 == 0]
     with (
         mock.patch.object(layout, "LARGE", 1),
-        mock.patch.object(kernels, "LARGE", 1),
+        mock.patch.object(choose_kernel, "LARGE", 1),
         mock.patch.object(c_schedule, "_LANES", strip),
         mock.patch.object(c_schedule, "_STRIP", strip),
         mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 3000)[seed % 5 == 0]),

@@ -17,7 +17,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import P, lax, testing
-from gpushard._runtime.host.nests import compiled as kernels
+from gpushard._runtime.host.nests import c_compiler as kernels
 from tests.kept import Caches
 from tests.share import some
 

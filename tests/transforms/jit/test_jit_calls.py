@@ -19,7 +19,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, nnx, stages, testing
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._runtime.host.nests import compiled
+from gpushard._runtime.host.nests import c_compiler
 
 P = gs.P
 NS = gs.NamedSharding
@@ -424,7 +424,7 @@ def test_a_part_of_a_kernel_is_compiled_again(
     with testing.runtime(backend="host", host_devices=1):
         x = gnp.asarray(value)
         for kept in (None, 0, 100, 4096, 8000):
-            compiled.compiled.cache_clear()
+            c_compiler.compiled.cache_clear()
             files = list(tmp_path.rglob("*.so"))
             for path in files if kept is not None else []:
                 part = path.read_bytes()[:kept]
@@ -432,7 +432,7 @@ def test_a_part_of_a_kernel_is_compiled_again(
                 path.write_bytes(part)
             assert np.array_equal(gs.jit(lambda x: (x + 0.375) * 2 - 1)(x), (value + 0.375) * 2 - 1)
             (made,) = tmp_path.rglob("*.so")
-            assert compiled._whole(made) and not caplog.records
+            assert c_compiler._whole(made) and not caplog.records
 
 
 def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
@@ -441,11 +441,11 @@ def test_no_home(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixtu
 
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     monkeypatch.setattr(Path, "home", home)
-    compiled.compiled.cache_clear()
+    c_compiler.compiled.cache_clear()
     with testing.runtime(backend="host", host_devices=1):
         assert gs.jit(lambda x: (x + 1.125) * 2)(gnp.ones(40000)).sum() == 4.25 * 40000
     assert "home directory" in caplog.text
-    compiled.compiled.cache_clear()
+    c_compiler.compiled.cache_clear()
 
 
 @pytest.mark.parametrize("shape", [(), (8, 6), (0, 4)])

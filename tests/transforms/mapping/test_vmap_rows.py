@@ -59,13 +59,13 @@ def check(
 
 EACH = {
     "NumPy looks up in one vector": {
-        "counting.HISTOGRAM", "random_order.WEIGHTED", "searching.ISIN", "searching.SEARCHSORTED",
+        "histograms.HISTOGRAM", "random_order.WEIGHTED", "searching.ISIN", "searching.SEARCHSORTED",
         "signals.INTERP",
     },
     "NumPy's are functions of two vectors": {"signals.CONVOLVE", "signals.CORRELATE"},
     "a kernel of its own for each": {"windows.CONVOLUTION"},
     "an order is drawn from one key": {"random_order.SHUFFLE"},
-    "elements of other counts go elsewhere": {"movement.REPEAT_EACH"},
+    "elements of other counts go elsewhere": {"manipulation.REPEAT_EACH"},
     "a number of its own for each": {"windows.REDUCE_WINDOW"},
     "how many are equal differs between elements, and so where they go": {"sets.UNIQUE"},
     "how many there are differs between elements, and so where they go": {"positions.NONZERO"},

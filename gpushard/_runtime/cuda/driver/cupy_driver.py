@@ -35,7 +35,7 @@ from gpushard._runtime.cuda.kernels.fills import Fills
 from gpushard._runtime.cuda.kernels.pieces import Pieces
 from gpushard._runtime.cuda.kernels.sources import kernel_source
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of
-from gpushard._runtime.host.views import address
+from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.nests import Op
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 

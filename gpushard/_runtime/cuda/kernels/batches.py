@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.cuda.kernels.limits import MOST_BLOCKS
-from gpushard._runtime.host.views import address
+from gpushard._runtime.host.keep_alive import address
 from gpushard._typing import HostArray, Shape
 
 THREADS = 256  # threads of a block; `kThreads` of the kernels

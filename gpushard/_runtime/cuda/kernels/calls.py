@@ -14,7 +14,7 @@ from gpushard._runtime.cuda.driver.driver import Driver, StreamHandle
 from gpushard._runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard._runtime.cuda.memory.slabs import SlabRange
 from gpushard._runtime.cuda.memory.stores import GpuStore
-from gpushard._runtime.host.views import address
+from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.memory import packed
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 

@@ -10,8 +10,8 @@ import numpy as np
 
 from gpushard._runtime.cuda.driver.driver import Driver
 from gpushard._runtime.cuda.memory.slabs import Slab, SlabRange, Slabs
+from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.host.store import allocate
-from gpushard._runtime.host.views import address
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 
 _PINNED_SLAB_BYTES = 8 << 20

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from gpushard._runtime.copy_engine import by_engine
 from gpushard._runtime.cuda.kernels.templates import make_template
-from gpushard._runtime.host.views import address
+from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.phase import Copy, Phase
-from gpushard._runtime.view import View, dense_strides
+from gpushard._runtime.strided_view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds
 

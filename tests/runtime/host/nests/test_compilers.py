@@ -14,7 +14,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard._runtime.host.nests import compiled
+from gpushard._runtime.host.nests import c_compiler
 
 VALUE = np.linspace(-2, 2, 1 << 15)
 
@@ -37,10 +37,10 @@ SCRIPTS = {
 def no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Begin and end without kernels and warnings of other tests."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    for cache in (compiled.compiled, compiled.warn, compiled._version):
+    for cache in (c_compiler.compiled, c_compiler.warn, c_compiler._version):
         cache.cache_clear()
     yield
-    for cache in (compiled.compiled, compiled.warn, compiled._version):
+    for cache in (c_compiler.compiled, c_compiler.warn, c_compiler._version):
         cache.cache_clear()
 
 
@@ -65,7 +65,7 @@ def check(compiler: str) -> None:
 def test_a_compiler_that_fails(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(compiled, "_SECONDS", 0.25)
+    monkeypatch.setattr(c_compiler, "_SECONDS", 0.25)
     text, said = SCRIPTS[name]
     compiler = script(tmp_path / "compiler", text)
     check(compiler)
@@ -98,7 +98,7 @@ def test_another_version_of_a_compiler_makes_kernels_of_its_own(tmp_path: Path) 
         np.testing.assert_array_equal(made[-1], VALUE * 3)
         files = len(list(tmp_path.rglob("*.so")))
         assert files == (2 if version == "2.0" else 1)
-        for cache in (compiled.compiled, compiled._version):
+        for cache in (c_compiler.compiled, c_compiler._version):
             cache.cache_clear()
 
 
@@ -132,8 +132,8 @@ def test_a_kernel_without_its_function(tmp_path: Path, caplog: pytest.LogCapture
     check(compiler)
     assert "region" in caplog.text and not list(tmp_path.rglob("*.so"))
     caplog.clear()
-    compiled.compiled.cache_clear()
-    compiled.warn.cache_clear()
+    c_compiler.compiled.cache_clear()
+    c_compiler.warn.cache_clear()
     script(tmp_path / "compiler", f'exec {shutil.which("cc")} "$@"')
     with testing.runtime(backend="host", host_devices=2, compiler=compiler):
         gs.jit(lambda x: gnp.tanh(x * 2) + x)(gnp.asarray(VALUE))
@@ -142,7 +142,7 @@ def test_a_kernel_without_its_function(tmp_path: Path, caplog: pytest.LogCapture
 
 def test_one_line_says_why_there_is_no_kernel() -> None:
     def said(text: bytes) -> str:
-        return compiled._reason(subprocess.CalledProcessError(1, "cc", stderr=text))
+        return c_compiler._reason(subprocess.CalledProcessError(1, "cc", stderr=text))
 
     assert said(b"cannot find ld\nmore of it") == "cannot find ld"
     assert said(b"cannot find ld") == "cannot find ld"

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._ops import remainders
-from gpushard._ops.remainders import remainder
+from gpushard._ops import host_remainder
+from gpushard._ops.host_remainder import remainder
 from gpushard.testing import runtime
 
 _TYPES = [*np.typecodes["AllInteger"]]
@@ -18,7 +18,7 @@ _TYPES = [*np.typecodes["AllInteger"]]
 @pytest.fixture(scope="module", autouse=True)
 def few_are_enough():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(remainders, "LEAST", 2)
+        patch.setattr(host_remainder, "LEAST", 2)
         yield
 
 
@@ -51,7 +51,7 @@ def test_the_row_divides_and_calls_no_remainder(monkeypatch):
             calls.append(name)
             return getattr(np, name)
 
-    monkeypatch.setattr(remainders, "np", Counting())
+    monkeypatch.setattr(host_remainder, "np", Counting())
     with runtime(backend="host", host_devices=2):
         host = np.arange(-40, 40, dtype=np.int32).reshape(8, 10)
         x = gs.device_put(host, gs.NamedSharding(gs.make_mesh((2,), ("x",)), gs.P("x")))

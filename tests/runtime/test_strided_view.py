@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard._runtime.view import View, dense_strides
+from gpushard._runtime.strided_view import View, dense_strides
 from tests.share import seeds
 
 

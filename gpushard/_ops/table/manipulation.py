@@ -17,8 +17,8 @@ from gpushard._movement.planning import maps
 from gpushard._movement.planning.dims import Piece, permutation
 from gpushard._movement.planning.maps import Rearrangement, reshape, shared_factors
 from gpushard._ops.aval import Aval
+from gpushard._ops.basic_index import Entry, index_piece, open_index, open_starts
 from gpushard._ops.bind import bind
-from gpushard._ops.indexing import Entry, index_piece, open_index, open_starts
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Move
 from gpushard._ops.row import Kernel, Params, Row, beside_others

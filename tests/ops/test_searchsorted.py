@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard._ops import search as module
-from gpushard._ops.search import search
+from gpushard._ops import searchsorted as module
+from gpushard._ops.searchsorted import search
 
 TYPES = ["b", "B", "h", "q", "Q", "e", "f", "d"]
 

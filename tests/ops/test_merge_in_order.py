@@ -12,10 +12,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._ops import in_order as module
-from gpushard._ops.in_order import InOrder
+from gpushard._ops import merge_in_order as module
+from gpushard._ops.merge_in_order import InOrder
 from gpushard._ops.programs.reduce import as_state, finished, merged_rows
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 from tests.late import late_devices
 
 

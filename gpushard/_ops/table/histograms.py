@@ -17,7 +17,7 @@ from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Kernel, Params, Row, RuleMaker, Stack, by_factors
 from gpushard._ops.rule import Rule
-from gpushard._ops.search import search
+from gpushard._ops.searchsorted import search
 from gpushard._ops.table.elementwise import writing
 from gpushard._runtime.namespace import own_kernels
 from gpushard._typing import Shape

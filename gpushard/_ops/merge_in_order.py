@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._ops.row import State
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 from gpushard._typing import Dtype, LocalArray, LocalArrays
 from gpushard.dtypes import kind_of
 

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import numpy as gnp
 from gpushard._runtime.host import backend as host_backend
-from gpushard._runtime.host import linear_algebra
-from gpushard._runtime.host.linear_algebra import Library, Limits, library_in, numpy_library
+from gpushard._runtime.host import blas_threads
+from gpushard._runtime.host.blas_threads import Library, Limits, library_in, numpy_library
 from gpushard.testing import runtime
 
 
@@ -310,7 +310,7 @@ def test_a_library_that_cannot_be_opened_is_left_alone(monkeypatch):
     def refuse(path):
         raise OSError(path)
 
-    monkeypatch.setattr(linear_algebra.ctypes, "CDLL", refuse)
+    monkeypatch.setattr(blas_threads.ctypes, "CDLL", refuse)
     assert numpy_library.__wrapped__() is None
-    monkeypatch.setattr(linear_algebra.ctypes, "CDLL", lambda path: types.SimpleNamespace())
+    monkeypatch.setattr(blas_threads.ctypes, "CDLL", lambda path: types.SimpleNamespace())
     assert numpy_library.__wrapped__() is None

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard._ops import select as module
-from gpushard._ops.select import select, where_on_host
+from gpushard._ops import host_where as module
+from gpushard._ops.host_where import select, where_on_host
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -14,7 +14,7 @@ import gpushard as gs
 from gpushard import random
 from gpushard._ops.prng import blocks
 from gpushard._runtime.host.workers import Workers
-from gpushard._runtime.sharing import share
+from gpushard._runtime.work_sharing import share
 from gpushard.testing import runtime
 
 
