@@ -209,7 +209,7 @@ else:  # a type checker would take it for a module that has every name
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-_promise("gpushard.debug.html", "_repr_html_")
+_promise("gpushard.debug.html_picture", "_repr_html_")
 _promise("gpushard.numpy", "__array_namespace__", "__array_ufunc__", "__array_function__")
 _promise(
     "gpushard.interop", "__dlpack__", "__dlpack_device__", "__cuda_array_interface__", "from_dlpack"

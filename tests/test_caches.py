@@ -74,7 +74,7 @@ ENDLESS = {
     "_ops.choose": "of a choice of one layout",
     "_ops.table.elementwise": "ufuncs, as many as libraries define; of functions in Python none",
     "_runtime.cuda.backend": "of a queue: its two streams",
-    "testing.bound": "within a call",
+    "testing.lower_bound": "within a call",
 }
 """Modules with a `functools.cache` of something that has parameters, and why that ends."""
 

@@ -14,7 +14,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._transforms.tracing.trace import Tracer
 from gpushard._transforms.values.mapped import Mapped, sharding_within
 from gpushard.config import is_colorless
-from gpushard.debug.terminal import lines_of
+from gpushard.debug.terminal_picture import lines_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.tree import leaves
 

@@ -13,7 +13,7 @@ from gpushard._geometry.older.sharding_spec import ShardingSpec, pmap_sharding_s
 from gpushard._placement.make_array import device_of_array, make_array_from_single_device_arrays
 from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentTypeError, DeletedShardsError, ShardingError
-from gpushard.legacy.face import Face, Kind
+from gpushard.legacy.older_array import Face, Kind
 
 
 class DeviceArray(metaclass=Kind):

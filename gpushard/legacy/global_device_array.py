@@ -21,7 +21,7 @@ from gpushard._placement.make_array import (
 )
 from gpushard._typing import Index, Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError, UnsupportedError
-from gpushard.legacy.face import Face, Kind
+from gpushard.legacy.older_array import Face, Kind
 
 
 class GlobalDeviceArray(Face, metaclass=Kind):

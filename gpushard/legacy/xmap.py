@@ -31,7 +31,7 @@ from gpushard._transforms.values.signature import (
     title,
 )
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.legacy.named_axes import (
+from gpushard.legacy.xmap_axes import (
     Entry,
     Resources,
     check_divided,

@@ -12,7 +12,6 @@
 from gpushard import nn
 from gpushard.nn import *
 from gpushard.nn import initializers as initializers
-from gpushard.nnx.boundary import NodeStates, clear_non_graph_nodes
 from gpushard.nnx.filters import (
     All,
     Any,
@@ -41,6 +40,7 @@ from gpushard.nnx.graphdef import GraphDef
 from gpushard.nnx.jit import JitWrapped, Missing, eval_shape, jit
 from gpushard.nnx.layers import Conv, Dropout, Embed, LayerNorm, Linear, Sequential
 from gpushard.nnx.module import Module
+from gpushard.nnx.module_arguments import NodeStates, clear_non_graph_nodes
 from gpushard.nnx.partition import get_named_sharding, get_partition_spec, with_partitioning
 from gpushard.nnx.rngs import Rngs, RngStream, fork_rngs, restore_rngs, split_rngs
 from gpushard.nnx.shard_map import shard_map

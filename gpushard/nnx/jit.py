@@ -30,10 +30,10 @@ from gpushard._transforms.values.signature import (
     title,
 )
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.boundary import Outside, call_with_graphs, graph_leaves
+from gpushard.nnx.argument_shardings import Places, check_aliases
 from gpushard.nnx.graph import clone
 from gpushard.nnx.levels import Leveled
-from gpushard.nnx.places import Places, check_aliases
+from gpushard.nnx.module_arguments import Outside, call_with_graphs, graph_leaves
 from gpushard.nnx.stages import Traced
 
 __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]

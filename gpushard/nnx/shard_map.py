@@ -16,9 +16,9 @@ from gpushard._transforms.values.signature import (
     parameter_names,
     result_names,
 )
-from gpushard.nnx.boundary import Outside, call_with_graphs
+from gpushard.nnx.argument_shardings import Places, check_aliases
 from gpushard.nnx.jit import Missing
-from gpushard.nnx.places import Places, check_aliases
+from gpushard.nnx.module_arguments import Outside, call_with_graphs
 
 __all__ = ["shard_map"]
 

@@ -7,8 +7,8 @@ from typing import Any, NoReturn
 from gpushard import tree
 from gpushard._transforms.jit import stages
 from gpushard.errors import ArgumentTypeError, UnsupportedError
-from gpushard.nnx.boundary import Outside, is_states
 from gpushard.nnx.graphdef import path_text
+from gpushard.nnx.module_arguments import Outside, is_states
 
 __all__ = ["Compiled", "Lowered", "Traced"]
 

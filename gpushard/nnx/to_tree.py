@@ -9,12 +9,12 @@ from typing import Any
 
 from gpushard import tree
 from gpushard.errors import ArgumentError
-from gpushard.nnx.boundary import NodeStates, graph_leaves
+from gpushard.nnx.argument_shardings import check_aliases, prefixes
 from gpushard.nnx.filters import Filter
 from gpushard.nnx.graph import state_of
 from gpushard.nnx.graphdef import GraphDef, build
 from gpushard.nnx.levels import Leveled
-from gpushard.nnx.places import check_aliases, prefixes
+from gpushard.nnx.module_arguments import NodeStates, graph_leaves
 from gpushard.nnx.splitter import Splitter
 from gpushard.nnx.state import check_taken, divide_leaves
 

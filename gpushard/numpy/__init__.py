@@ -43,11 +43,11 @@ from gpushard.numpy.grids import *
 from gpushard.numpy.histograms import *
 from gpushard.numpy.host import *
 from gpushard.numpy.indexing import *
-from gpushard.numpy.info import *
 from gpushard.numpy.joining import *
 from gpushard.numpy.linear_algebra import *
 from gpushard.numpy.logic import *
 from gpushard.numpy.manipulation import *
+from gpushard.numpy.namespace_info import *
 from gpushard.numpy.nan_functions import *
 from gpushard.numpy.padding import *
 from gpushard.numpy.polynomials import *
@@ -58,7 +58,7 @@ from gpushard.numpy.signals import *
 from gpushard.numpy.sorting import *
 from gpushard.numpy.statistical import *
 from gpushard.numpy.user_ufuncs import *
-from gpushard.numpy.windows import *
+from gpushard.numpy.window_functions import *
 
 ndarray = Array
 asanyarray = ascontiguousarray = asarray

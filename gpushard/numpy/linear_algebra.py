@@ -25,9 +25,9 @@ from gpushard._transforms.mapping.named_einsum import replace_names
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
+from gpushard.numpy.einsum_subscripts import from_lists, parse
 from gpushard.numpy.manipulation import expand_dims, moveaxis, roll
 from gpushard.numpy.padding import pad
-from gpushard.numpy.subscripts import from_lists, parse
 
 __all__ = [
     "cross", "dot", "einsum", "einsum_path", "inner", "kron", "matmul", "matrix_transpose",

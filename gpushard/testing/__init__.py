@@ -11,12 +11,12 @@
 from __future__ import annotations
 
 from gpushard.testing import programs
-from gpushard.testing.bound import Needs, lower_bound
 from gpushard.testing.deferred import Gate, deferred, gated
-from gpushard.testing.makespan import Timeline, Work, simulate
+from gpushard.testing.lower_bound import Needs, lower_bound
+from gpushard.testing.record_work import record_work
 from gpushard.testing.runtime import runtime, simulated
+from gpushard.testing.simulated_time import Timeline, Work, simulate
 from gpushard.testing.topology import Topology, nvlink, pcie, two_hosts
-from gpushard.testing.trace import record_work
 
 __all__ = [
     "Gate", "Needs", "Timeline", "Topology", "Work", "deferred", "gated", "lower_bound", "nvlink",

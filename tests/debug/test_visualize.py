@@ -17,8 +17,8 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard.debug import terminal
-from gpushard.debug.terminal import to_scale
+from gpushard.debug import terminal_picture
+from gpushard.debug.terminal_picture import to_scale
 from tests.geometry.test_pictures import CUBE, SPECS, Staggered
 
 COLORS = re.compile(r"\x1b\[[0-9;]*m")
@@ -270,11 +270,11 @@ def test_a_picture_with_room_for_a_long_tick_fits(shape: tuple[int, ...]) -> Non
 
 def test_as_many_panels_as_fit_are_beside_each_other() -> None:
     for width in range(40):
-        lines = terminal._side_by_side([[("panel", "panel")]] * 4, width)
+        lines = terminal_picture._side_by_side([[("panel", "panel")]] * 4, width)
         fit = sum(5 * count + 2 * (count - 1) <= width for count in range(1, 5))
         assert lines[0].count("panel") == max(1, fit), width
     assert lines[1:] == []
-    assert terminal._side_by_side([[("a", "a")], [("b", "b")]], 1) == ["a", "", "b"]
+    assert terminal_picture._side_by_side([[("a", "a")], [("b", "b")]], 1) == ["a", "", "b"]
 
 
 def test_too_many_blocks_leave_out_the_middle() -> None:
@@ -291,7 +291,7 @@ def test_too_many_blocks_leave_out_the_middle() -> None:
 
 def test_what_is_left_out_is_as_long_as_the_one_before() -> None:
     edges, spans = [0, 1, 4, 6, 9, 10], [(0, 1), (1, 2), (2, 4), (4, 5)]
-    assert terminal._Sketch._lengths(None, edges, spans) == [1, 3, 3, 1]  # type: ignore[arg-type]
+    assert terminal_picture._Sketch._lengths(None, edges, spans) == [1, 3, 3, 1]  # type: ignore[arg-type]
 
 
 def test_a_picture_is_48_lines_high_at_most() -> None:
@@ -309,8 +309,8 @@ def test_long_labels_have_as_many_lines_as_they_need() -> None:
 
 
 def test_labels_of_more_than_16_characters_break_after_commas() -> None:
-    assert terminal._breakable("8,10,100,102,104") == "8,10,100,102,104"
-    assert terminal._breakable("8,10,100,102,1004") == "8, 10, 100, 102, 1004"
+    assert terminal_picture._breakable("8,10,100,102,104") == "8,10,100,102,104"
+    assert terminal_picture._breakable("8,10,100,102,1004") == "8, 10, 100, 102, 1004"
 
 
 class Numbered(NamedTuple):

@@ -161,7 +161,7 @@ def test_the_smallest_numbers_are_there(dtype: str) -> None:
 def test_functions_for_bits_give_fresh_arrays() -> None:
     """Without `out`, of which rows always have one."""
     cupy = importlib.import_module("cupy")
-    numbers = importlib.import_module("gpushard._runtime.cuda.kernels.numbers")
+    numbers = importlib.import_module("gpushard._runtime.cuda.kernels.cupy_replacements")
     x = np.array([0.75, -3.0, 1e-40], np.float32)
     parts, powers = numbers.frexp(cupy.asarray(x))
     same(parts.get(), np.frexp(x)[0])

@@ -16,8 +16,14 @@ import pytest
 
 from gpushard._runtime.cuda.driver.driver import Table
 from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.copy_pieces import (
+    BASES,
+    ENDS,
+    INLINE_PIECES,
+    MOST_OPERANDS,
+    Pieces,
+)
 from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS
-from gpushard._runtime.cuda.kernels.pieces import BASES, ENDS, INLINE_PIECES, MOST_OPERANDS, Pieces
 from gpushard._runtime.cuda.kernels.sources import kernel_source
 from tests.gpu.device import needs_gpu
 from tests.kernels import boxes, test_fill
@@ -146,7 +152,7 @@ def test_structs_are_as_large_as_the_kernels_think(gpu: Gpu) -> None:
     function = gpu.cupy.RawModule(code=code, options=("-std=c++17",)).get_function("sizes")
     (out,) = gpu.put(np.zeros(4, np.uint32))
     gpu.launch(function.kernel, 1, out)
-    from gpushard._runtime.cuda.kernels.pieces import BATCH, PIECE
+    from gpushard._runtime.cuda.kernels.copy_pieces import BATCH, PIECE
 
     expected = [dtype.itemsize for dtype in (PIECE, BATCH, ENDS, BASES)]
     assert list(struct.unpack("4I", gpu.get(out).tobytes())) == expected

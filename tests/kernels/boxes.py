@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._runtime.cuda.kernels.batches import Allocation
-from gpushard._runtime.cuda.kernels.pieces import SIDES, Box, Pieces, make_pieces
+from gpushard._runtime.cuda.kernels.copy_pieces import SIDES, Box, Pieces, make_pieces
 
 ITEMSIZES = (1, 2, 3, 4, 8, 12, 16)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushard._runtime.cuda.kernels.pieces import BATCH, PIECE
+from gpushard._runtime.cuda.kernels.copy_pieces import BATCH, PIECE
 from tests.kernels.boxes import FORMS, forms, random_case
 from tests.kernels.harness import SANITIZERS, build
 from tests.share import some

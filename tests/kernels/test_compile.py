@@ -12,7 +12,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._runtime.cuda.kernels import fills, fused, pieces
+from gpushard._runtime.cuda.kernels import copy_pieces, fills, fused
 from gpushard._runtime.cuda.kernels.thread_nests import function_of
 from gpushard._runtime.nests import Nest
 from gpushard._transforms.regions import layout as region_layout
@@ -22,10 +22,10 @@ from tests.runtime.nests.dealt_nests import dealt_out
 
 STRUCTS = {
     "box_copy": {
-        "Piece": pieces.PIECE,
-        "Batch": pieces.BATCH,
-        "Ends": pieces.ENDS,
-        "Bases": pieces.BASES,
+        "Piece": copy_pieces.PIECE,
+        "Batch": copy_pieces.BATCH,
+        "Ends": copy_pieces.ENDS,
+        "Bases": copy_pieces.BASES,
     },
     "fill": {"Fill": fills.FILL, "FillBatch": fills.FILL_BATCH},
 }
@@ -34,18 +34,18 @@ STRUCTS = {
 
 def _word(form: int, unit: int) -> tuple[str, int]:
     """What a thread loads of a tile, and how many units that is."""
-    if form == pieces.WORDS:
-        return "unsigned", pieces.WORD // unit
+    if form == copy_pieces.WORDS:
+        return "unsigned", copy_pieces.WORD // unit
     words = {1: "unsigned char", 2: "unsigned short", 4: "unsigned", 8: "unsigned long long"}
     return words.get(unit, "ulonglong2"), 1
 
 
 CONSTANTS = {
     "box_copy": {
-        "kThreads * kUnitsPerThread": pieces.UNITS_PER_BLOCK,
+        "kThreads * kUnitsPerThread": copy_pieces.UNITS_PER_BLOCK,
         **{
             f"Tile<{word}, {each}>::{name} * {each}": side
-            for (form, unit), sides in pieces.SIDES.items()
+            for (form, unit), sides in copy_pieces.SIDES.items()
             for word, each in [_word(form, unit)]
             for name, side in zip(("kSource", "kTarget"), sides, strict=True)
         },

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from gpushard._runtime.cuda.kernels.batches import THREADS
-from gpushard._runtime.cuda.kernels.pieces import SIDES, TILES, WORDS
+from gpushard._runtime.cuda.kernels.copy_pieces import SIDES, TILES, WORDS
 from tests.kernels.harness import SANITIZERS, build
 
 BANKS = 32

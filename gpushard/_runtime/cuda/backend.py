@@ -45,9 +45,9 @@ from gpushard._runtime.cuda.graphs import Graphs, Launch, Replays
 from gpushard._runtime.cuda.kernels import fused
 from gpushard._runtime.cuda.kernels.batches import THREADS
 from gpushard._runtime.cuda.kernels.calls import Calls, Direct, Products
+from gpushard._runtime.cuda.kernels.copy_launches import Launches
 from gpushard._runtime.cuda.kernels.division import pack_divisor
 from gpushard._runtime.cuda.kernels.elementwise import MOST_CALLS, Signature
-from gpushard._runtime.cuda.kernels.launches import Launches
 from gpushard._runtime.cuda.kernels.limits import MOST_ARGUMENT_BYTES, grid_of, is_wide
 from gpushard._runtime.cuda.kernels.reduction import (
     LEAST_ELEMENTS,

@@ -10,7 +10,7 @@ import numpy as np
 from gpushard._runtime.copy_engine import by_engine
 from gpushard._runtime.cuda.devices.topology import Topology
 from gpushard._runtime.cuda.driver.driver import Driver, StreamHandle
-from gpushard._runtime.cuda.kernels.launches import Launches
+from gpushard._runtime.cuda.kernels.copy_launches import Launches
 from gpushard._runtime.cuda.memory.bounce import Bounce
 from gpushard._runtime.cuda.memory.stores import address_of
 from gpushard._runtime.phase import BoxCopy, Phase

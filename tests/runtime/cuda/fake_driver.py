@@ -19,9 +19,9 @@ import numpy as np
 from gpushard._runtime.cuda.devices.green import Partition, equal_groups
 from gpushard._runtime.cuda.driver.driver import Gpu, Share
 from gpushard._runtime.cuda.kernels.batches import THREADS
+from gpushard._runtime.cuda.kernels.copy_pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard._runtime.cuda.kernels.elementwise import SCALAR_BYTES, Signature
 from gpushard._runtime.cuda.kernels.fills import FILL_BATCH, INLINE_FILLS, Fills
-from gpushard._runtime.cuda.kernels.pieces import BATCH, INLINE_PIECES, Pieces
 from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.host.store import allocate
 

@@ -30,9 +30,9 @@ from gpushard._runtime.cuda.driver.driver import Gpu, Share, Table
 from gpushard._runtime.cuda.driver.green_driver import GreenDriver
 from gpushard._runtime.cuda.kernels import fused, namespace, reduction
 from gpushard._runtime.cuda.kernels.batches import THREADS, Batch
+from gpushard._runtime.cuda.kernels.copy_pieces import Pieces
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement, can_be, source
 from gpushard._runtime.cuda.kernels.fills import Fills
-from gpushard._runtime.cuda.kernels.pieces import Pieces
 from gpushard._runtime.cuda.kernels.sources import kernel_source
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of
 from gpushard._runtime.host.keep_alive import address

@@ -8,10 +8,10 @@ from typing import Any, Protocol, TypeAlias
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.cuda.kernels.batches import Batch
+from gpushard._runtime.cuda.kernels.copy_pieces import Pieces
 from gpushard._runtime.cuda.kernels.elementwise import Signature
 from gpushard._runtime.cuda.kernels.fills import Fills
 from gpushard._runtime.cuda.kernels.fused import Threads
-from gpushard._runtime.cuda.kernels.pieces import Pieces
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest
 from gpushard._runtime.nests import Op
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape

@@ -18,8 +18,8 @@ import numpy as np
 from cupy.fft import config
 
 from gpushard._runtime.cuda.driver.cupy_scope import current_stream
+from gpushard._runtime.cuda.kernels import cupy_replacements, operations, products, scans
 from gpushard._runtime.cuda.kernels import linalg as linalg
-from gpushard._runtime.cuda.kernels import numbers, own, products, scans
 
 
 def with_plans_of_stream(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -55,7 +55,7 @@ def _exchange_plans(cache: Any, plans: list[tuple[Any, Any]]) -> list[tuple[Any,
     return before
 
 
-own_kernels = own
+own_kernels = operations
 convolve = with_plans_of_stream(cupy.convolve)
 correlate = with_plans_of_stream(cupy.correlate)
 fft = types.SimpleNamespace(
@@ -64,20 +64,20 @@ fft = types.SimpleNamespace(
         for name in ("fft", "ifft", "rfft", "irfft", "hfft", "ihfft")
     }
 )
-exp2 = numbers.exp2
-frexp = numbers.frexp
-ldexp = numbers.ldexp
-left_shift = numbers.left_shift
-log = numbers.log
-log10 = numbers.log10
-log1p = numbers.log1p
-log2 = numbers.log2
-nextafter = numbers.nextafter
-reciprocal = numbers.reciprocal
-right_shift = numbers.right_shift
-searchsorted = numbers.searchsorted
-sign = numbers.sign
-spacing = numbers.spacing
+exp2 = cupy_replacements.exp2
+frexp = cupy_replacements.frexp
+ldexp = cupy_replacements.ldexp
+left_shift = cupy_replacements.left_shift
+log = cupy_replacements.log
+log10 = cupy_replacements.log10
+log1p = cupy_replacements.log1p
+log2 = cupy_replacements.log2
+nextafter = cupy_replacements.nextafter
+reciprocal = cupy_replacements.reciprocal
+right_shift = cupy_replacements.right_shift
+searchsorted = cupy_replacements.searchsorted
+sign = cupy_replacements.sign
+spacing = cupy_replacements.spacing
 
 
 def matmul(x: Any, y: Any, out: Any = None) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gpushard._runtime.chunks import Move, chunks, lay_out
 from gpushard._runtime.cuda.driver.driver import Driver
-from gpushard._runtime.cuda.kernels.launches import Launches
+from gpushard._runtime.cuda.kernels.copy_launches import Launches
 from gpushard._runtime.cuda.memory.stores import bytes_at
 from gpushard._typing import HostArray, LocalArray, LocalArrays
 from gpushard.errors import ReentrantCallError

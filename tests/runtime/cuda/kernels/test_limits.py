@@ -20,9 +20,9 @@ from gpushard._runtime.backend import ROOM, Reducing
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.kernels import elementwise, fused, limits, reduction
 from gpushard._runtime.cuda.kernels.batches import MOST_UNITS, THREADS, Allocation
+from gpushard._runtime.cuda.kernels.copy_pieces import BASES, BATCH, Box, make_pieces
 from gpushard._runtime.cuda.kernels.elementwise import MOST_CALLS, Signature, Statement
 from gpushard._runtime.cuda.kernels.fills import FILL_BATCH, Filling, make_fills
-from gpushard._runtime.cuda.kernels.pieces import BASES, BATCH, Box, make_pieces
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
 from gpushard._runtime.nests import Load
 from gpushard._runtime.runtime import Runtime

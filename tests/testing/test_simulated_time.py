@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gpushard.errors import ArgumentError
 from gpushard.testing import Topology, Work, simulate
-from gpushard.testing.makespan import max_min
+from gpushard.testing.simulated_time import max_min
 from tests.testing.strategies import needs, plans, topologies
 
 

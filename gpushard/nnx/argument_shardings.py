@@ -11,9 +11,9 @@ from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.tracing.constraints import apply_shardings
 from gpushard._transforms.values.signature import check_leaf
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.nnx.boundary import NodeStates, graph_leaves
 from gpushard.nnx.graphdef import path_text
 from gpushard.nnx.levels import Leveled
+from gpushard.nnx.module_arguments import NodeStates, graph_leaves
 from gpushard.nnx.splitter import Part
 from gpushard.nnx.state_sharding import PrefixMapping
 from gpushard.nnx.variable import Variable

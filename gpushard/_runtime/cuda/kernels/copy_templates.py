@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.cuda.kernels.batches import Allocation
-from gpushard._runtime.cuda.kernels.pieces import PIECE, Box, Pieces, make_counted_pieces
+from gpushard._runtime.cuda.kernels.copy_pieces import PIECE, Box, Pieces, make_counted_pieces
 from gpushard._runtime.phase import Phase
 from gpushard._typing import LocalArrays
 

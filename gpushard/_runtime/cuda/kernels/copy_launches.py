@@ -10,8 +10,7 @@ import numpy as np
 
 from gpushard._runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
 from gpushard._runtime.cuda.kernels.batches import Allocation
-from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
-from gpushard._runtime.cuda.kernels.pieces import (
+from gpushard._runtime.cuda.kernels.copy_pieces import (
     BASES,
     ENDS,
     INLINE_PIECES,
@@ -20,7 +19,8 @@ from gpushard._runtime.cuda.kernels.pieces import (
     Pieces,
     make_pieces,
 )
-from gpushard._runtime.cuda.kernels.templates import Choice, Template, make_template
+from gpushard._runtime.cuda.kernels.copy_templates import Choice, Template, make_template
+from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, make_fills
 from gpushard._runtime.cuda.memory.slabs import SlabRange
 from gpushard._runtime.cuda.memory.stores import GpuStore, address_of, extent_of
 from gpushard._runtime.cuda.streams import EventPool

@@ -11,7 +11,7 @@ from gpushard._runtime.backend import Backend, Item
 from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import LocalArray
-from gpushard.testing.makespan import Work
+from gpushard.testing.simulated_time import Work
 from gpushard.testing.topology import Pair
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import pytest
 import gpushard as gs
 from gpushard._runtime.runtime import Runtime
 from gpushard.testing import record_work, runtime
-from gpushard.testing.trace import CALLER
+from gpushard.testing.record_work import CALLER
 
 HOST = np.arange(64, dtype=np.float32).reshape(8, 8)
 STREAMS: dict[str, Any] = {"inline_bytes": 0, "small_bytes": 0}

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard._runtime.copy_engine import by_engine
-from gpushard._runtime.cuda.kernels.templates import make_template
+from gpushard._runtime.cuda.kernels.copy_templates import make_template
 from gpushard._runtime.host.keep_alive import address
 from gpushard._runtime.phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides

@@ -16,7 +16,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.pictures import picture
 from gpushard._runtime.host.backend import HostBackend
-from gpushard.debug.html import _notes, svg
+from gpushard.debug.html_picture import _notes, svg
 from tests.geometry.test_pictures import CUBE, SPECS
 
 SVG = "{http://www.w3.org/2000/svg}"

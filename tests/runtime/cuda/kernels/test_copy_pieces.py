@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard._runtime.cuda.kernels.batches import DIMS, MOST_UNITS, Allocation, divider, merge_dims
-from gpushard._runtime.cuda.kernels.pieces import (
+from gpushard._runtime.cuda.kernels.copy_pieces import (
     INLINE_PIECES,
     SIDES,
     TILES,

@@ -13,7 +13,7 @@ from bench.makespan import needs_of
 from gpushard.testing import Needs, Topology, Work, lower_bound, record_work, runtime, simulate
 from tests.movement.strategies import DEVICES, numbers, sharding_of, sides
 from tests.testing.strategies import needs, plans, topologies
-from tests.testing.test_makespan import star
+from tests.testing.test_simulated_time import star
 
 
 def spread(holders: list[set[int]], wanting: list[set[int]], nbytes: int, domains: int) -> Needs:
