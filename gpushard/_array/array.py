@@ -19,14 +19,13 @@ from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._array.shard import Shards
 from gpushard._array.text import describe, describe_deleted
 from gpushard._array.views import is_called_by_library, view
-from gpushard._functions.checks import sharding_at
 from gpushard._functions.host_reads import Concrete, concrete
 from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read
 from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._geometry.sharding import GridSharding, Sharding
+from gpushard._geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard._movement.plan import Plan
@@ -200,7 +199,7 @@ class Array(Shards, Conversions, Protocols, Methods):
             raise ArgumentError.refusing(
                 "stream", stream, "must be None; gpushard orders its own work"
             )
-        sharding = sharding_at(device)
+        sharding = _sharding_at(device)
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
@@ -473,6 +472,17 @@ def array_like(x: Any, buffer: ShardedBuffer) -> Array:
     """Wrap data as an array with the class and the sharding of another array."""
     array: Array = type(x)(buffer, x.sharding, committed=x.committed, weak_type=x.weak_type)
     return array
+
+
+def _sharding_at(device: Any) -> Sharding:
+    """Return the sharding that a device, or a sharding, stands for."""
+    if isinstance(device, Sharding):
+        return device
+    if not isinstance(device, Device):
+        raise ArgumentTypeError.refusing(
+            "device", device, "must be one of gpushard.devices(), or a Sharding"
+        )
+    return SingleDeviceSharding(device)
 
 
 def _from_pickle(

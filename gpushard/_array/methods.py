@@ -20,7 +20,8 @@ from gpushard._functions import (
     sorting,
     updating,
 )
-from gpushard._functions.checks import as_dtype, check_order
+from gpushard._functions.argument_checks import check_order
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.values import method, view
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.axes import one_from_end

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import as_dtype, as_shape
+from gpushard._functions.element_types import as_dtype
+from gpushard._functions.shapes import as_shape
 from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.named_sharding import over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard._functions.checks import check_dtype
+from gpushard._functions.element_types import check_dtype
 from gpushard._typing import HostArray, Shape
 from gpushard.dtypes import kind_of, prng_key
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.argument_checks import refuse_out
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.sorting import along
 from gpushard._functions.values import Array
 from gpushard._geometry.sharding import Sharding

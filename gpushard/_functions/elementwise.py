@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import ranged, refuse_out
+from gpushard._functions.argument_checks import ranged, refuse_out
 from gpushard._functions.values import Array, view
 from gpushard._ops.bind import bind
 from gpushard._ops.table import elementwise as rows

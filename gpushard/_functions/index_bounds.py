@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard._functions.checks import check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.basic_index import out_of_bounds

@@ -12,16 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._functions.argument_checks import count, listed, ranged, refuse_out
 from gpushard._functions.assigned_values import as_element
-from gpushard._functions.checks import (
-    check_dtype,
-    check_vector,
-    count,
-    listed,
-    ranged,
-    refuse_out,
-)
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import check_dtype
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.index_bounds import (
     INDEX,
@@ -37,6 +31,7 @@ from gpushard._functions.index_bounds import (
 )
 from gpushard._functions.index_parsing import ParsedIndex, parse
 from gpushard._functions.masks import is_in_place, select_true, true_places
+from gpushard._functions.shapes import check_vector
 from gpushard._functions.values import Array, is_value, laid_out, sharding_of
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding

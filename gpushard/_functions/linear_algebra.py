@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import as_dtype, check_precision, refuse_out
+from gpushard._functions.argument_checks import check_hint, refuse_out
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.values import Array
 from gpushard._ops.bind import bind
 from gpushard._ops.table.contractions import DOT, LETTERS, MATMUL, matmul_subscripts
@@ -110,3 +111,24 @@ def in_preferred(product: Any, preferred: Any) -> Any:
         return product
     target = as_dtype(preferred, "preferred_element_type")
     return product if product.dtype == target else product.astype(target)
+
+
+_PRECISIONS = (
+    None,
+    "default",
+    "high",
+    "highest",
+    "fastest",
+    "bfloat16",
+    "tensorfloat32",
+    "float32",
+)
+
+
+def check_precision(name: str, precision: Any) -> None:
+    """Check a precision of products, as JAX knows them; products have all that their type has."""
+    pair = precision if isinstance(precision, tuple) else (precision,)
+    for entry in pair:
+        text = getattr(entry, "name", entry)
+        known = text.lower() if isinstance(text, str) else text
+        check_hint(name, "precision", known, _PRECISIONS)

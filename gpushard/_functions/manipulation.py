@@ -6,27 +6,23 @@ shard.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
+from gpushard._functions.argument_checks import check_order, count, integer, on_host, refuse_out
 from gpushard._functions.assigned_values import as_part
-from gpushard._functions.checks import (
-    as_shape,
-    broadcast,
-    check_dims,
-    check_order,
-    count,
-    do_not_broadcast,
-    element_count,
-    integer,
-    new_shape_of,
-    on_host,
-    refuse_out,
-)
 from gpushard._functions.cumulative import cumsum
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.reductions import min, sum
+from gpushard._functions.shapes import (
+    as_shape,
+    broadcast,
+    check_dims,
+    do_not_broadcast,
+    element_count,
+)
 from gpushard._functions.sorting import searchsorted
 from gpushard._functions.values import Array, is_value, view
 from gpushard._ops.axes import from_end, one_from_end
@@ -35,6 +31,31 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table import manipulation
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
+
+_SEVERAL, _INTEGERS = (tuple, list), (int, np.integer)  # here as each use would make a union anew
+
+
+def new_shape_of(shape: Shape, new_shape: Any) -> Shape:
+    """Return a new shape without -1."""
+    sizes = new_shape if isinstance(new_shape, _SEVERAL) else (new_shape,)
+    unknown = [dim for dim, n in enumerate(sizes) if isinstance(n, _INTEGERS) and n == -1]
+    if unknown:
+        sizes = [1 if dim in unknown else n for dim, n in enumerate(sizes)]
+    known = as_shape(sizes, "shape")
+    elements, wanted = math.prod(shape), math.prod(known)
+    if len(unknown) == 1 and wanted and elements % wanted == 0:
+        dim = unknown[0]
+        return (*known[:dim], elements // wanted, *known[dim + 1 :])
+    if unknown or elements != wanted:
+        asked = tuple([-1 if dim in unknown else n for dim, n in enumerate(sizes)])
+        raise ArgumentError(
+            f"reshape: shape {shape} of {elements} elements does not fit {asked}; sizes "
+            "must multiply to the same number, and one of them may be -1",
+            argument="shape",
+            shape=shape,
+            new_shape=asked,
+        )
+    return known
 
 
 def reshape(

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import as_dtype, correction_of, number_of, refuse_out
+from gpushard._functions.argument_checks import refuse_out
+from gpushard._functions.element_types import as_dtype, number_of
 from gpushard._functions.values import Array, is_value
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.axes import from_end, one_from_end
@@ -19,7 +20,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.table import elementwise, manipulation, reductions
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard.dtypes import kind_of, wide
-from gpushard.errors import ArgumentError
+from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError, TracedValueError
 
 _ROOT = ufunc_row(np.sqrt)
 
@@ -383,3 +384,19 @@ def variance_of(
     divisor = (_number_taking_part(x, where, axis, keepdims, name) - ddof).clip(0)
     kind = squares.dtype if dtype == inside else dtype
     return bind(elementwise.ASTYPE, (total / divisor,), (kind,), to)
+
+
+def correction_of(ddof: Any, correction: Any, name: str) -> Any:
+    """Read `ddof` or `correction`, two names of one argument."""
+    taken = ddof if correction is None else correction
+    try:
+        small = isinstance(taken, int) and abs(taken) < 1 << 63
+        return taken if small else float(taken)
+    except OverflowError:
+        raise ArgumentRangeError.refusing(
+            "correction", taken, "does not fit float64", name
+        ) from None
+    except TracedValueError:
+        raise
+    except (TypeError, ValueError):
+        raise ArgumentTypeError.refusing("correction", taken, "must be a number", name) from None

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.checks import check_choice, check_hint
+from gpushard._functions.argument_checks import check_choice, check_hint
 from gpushard._functions.docstrings import described
 from gpushard._functions.values import Array
 from gpushard._ops.axes import one_from_end

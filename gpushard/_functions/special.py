@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._functions import elementwise as ew
-from gpushard._functions.checks import broadcast
 from gpushard._functions.elementwise import Ufunc
 from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.shapes import broadcast
 from gpushard._functions.values import Array, wanted
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind

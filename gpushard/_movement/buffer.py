@@ -10,6 +10,7 @@ from typing import Any, ClassVar, cast
 import numpy as np
 
 from gpushard._frozen import dataclass
+from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._runtime.backend import WorkFailure
@@ -18,7 +19,7 @@ from gpushard._runtime.launch import Outputs
 from gpushard._runtime.memory import Claim, Memory
 from gpushard._runtime.phase import BoxCopy, Copy, Phase
 from gpushard._runtime.runtime import Device, MemorySpace, Place, Runtime
-from gpushard._typing import LocalArray
+from gpushard._typing import LocalArray, Shape
 from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, ShardingError
 
 
@@ -224,6 +225,13 @@ def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
             argument="sharding",
         )
     return devices
+
+
+def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
+    """Return the tiling of an array that is about to be made."""
+    tiling = sharding.tiling(shape)
+    devices_of(tiling)
+    return tiling
 
 
 def claim_nothing(device: Place) -> Claim:

@@ -16,16 +16,11 @@ from gpushard._array import Array
 from gpushard._array.key_array import ELEMENT, keys_of, refuse
 from gpushard._array.library_protocols import provided
 from gpushard._array.shape_dtype import KEY, KeyDType
-from gpushard._functions.checks import (
-    as_dtype,
-    as_shape,
-    check_dtype,
-    check_order,
-    dim_count,
-    number_of,
-)
+from gpushard._functions.argument_checks import check_order
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import as_dtype, check_dtype, number_of
 from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.shapes import as_shape, dim_count
 from gpushard._functions.values import is_committed, is_value, offered, sharding_of
 from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import GridSharding, Sharding

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._geometry.mesh import (
     AxisType,
     Mesh,

@@ -13,14 +13,14 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._array.key_array import KeyArray
 from gpushard._array.multiprocess_array import array_of
-from gpushard._functions.checks import check_dtype, place_tiling
+from gpushard._functions.element_types import check_dtype
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced
 from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.named_sharding import NamedSharding, over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.buffer import devices_of, place_tiling
 from gpushard._movement.host import alias_host, from_host
 from gpushard._placement.defaults import default_sharding
 from gpushard._placement.donation import donated_arrays, give_up

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.argument_checks import refuse_out
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.promotion import result_type
 from gpushard._functions.values import is_value, offered
 from gpushard._ops.axes import one_from_end

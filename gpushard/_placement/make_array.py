@@ -13,21 +13,16 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._array.key_array import KeyArray, elements_of
 from gpushard._array.multiprocess_array import array_of
-from gpushard._functions.checks import (
-    as_dtype,
-    as_shape,
-    check_dtype,
-    integer,
-    listed,
-    place_tiling,
-)
+from gpushard._functions.argument_checks import integer, listed
+from gpushard._functions.element_types import as_dtype, check_dtype
+from gpushard._functions.shapes import as_shape
 from gpushard._functions.values import is_traced
 from gpushard._geometry.columns import distinct_columns
 from gpushard._geometry.memory_kind import device_of
 from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
 from gpushard._movement.host import blocks_of, from_host
 from gpushard._placement.device_put import as_host_array, as_sharding
 from gpushard._runtime import current

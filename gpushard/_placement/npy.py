@@ -19,7 +19,7 @@ import numpy as np
 from gpushard._array.array import Array
 from gpushard._array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard._array.key_array import refuse_keys
-from gpushard._functions.checks import check_dtype
+from gpushard._functions.element_types import check_dtype
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.host import blocks_of, fetch
 from gpushard._placement.defaults import default_sharding

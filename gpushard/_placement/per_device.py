@@ -7,7 +7,7 @@ from typing import Any
 
 from gpushard import tree
 from gpushard._array.array import Array
-from gpushard._functions.checks import integer
+from gpushard._functions.argument_checks import integer
 from gpushard._geometry.older.listed_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
 from gpushard._placement.defaults import local_devices

@@ -8,10 +8,10 @@ from typing import Any
 
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard._functions.checks import check_dtype, place_tiling
+from gpushard._functions.element_types import check_dtype
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
 from gpushard._movement.host import alias_host, can_alias, from_host
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._placement.defaults import get_default_device

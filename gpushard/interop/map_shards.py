@@ -13,10 +13,10 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.key_array import refuse_keys
 from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._frozen import dataclass
-from gpushard._functions.checks import as_dtype, place_tiling
+from gpushard._functions.element_types import as_dtype
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of, failure
+from gpushard._movement.buffer import ShardedBuffer, devices_of, failure, place_tiling
 from gpushard._placement.device_put import as_sharding
 from gpushard._runtime.host.keep_alive import writable
 from gpushard._runtime.launch import allocate, room_on

@@ -8,7 +8,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from gpushard._functions.checks import listed, number_of
+from gpushard._functions.argument_checks import listed
+from gpushard._functions.element_types import number_of
 from gpushard._functions.values import Value
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.scalars import KINDS, is_number

@@ -16,10 +16,12 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
 from gpushard._functions import special
-from gpushard._functions.checks import as_dtype, broadcast, check_choice, number_of
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import named
+from gpushard._functions.element_types import as_dtype, number_of
 from gpushard._functions.elementwise import Ufunc, where
 from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.shapes import broadcast
 from gpushard._functions.values import Value
 from gpushard._ops.bind import bind
 from gpushard._ops.scalars import KINDS

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import count, on_host
+from gpushard._functions.argument_checks import count, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.elementwise import where
 from gpushard._functions.linear_algebra import matmul

@@ -12,7 +12,7 @@ import numpy as np
 from gpushard import tree
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions.checks import check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.cumulative import cumsum
 from gpushard._functions.docstrings import described
 from gpushard._functions.elementwise import where

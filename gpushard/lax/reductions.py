@@ -17,8 +17,9 @@ from gpushard import tree
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
 from gpushard._functions import reductions, sorting
-from gpushard._functions.checks import as_dtype, count
+from gpushard._functions.argument_checks import count
 from gpushard._functions.docstrings import named
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.indexing import take_along_axis
 from gpushard._functions.manipulation import broadcast_to, flip
 from gpushard._ops.bind import bind

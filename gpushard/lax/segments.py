@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import reductions
-from gpushard._functions.checks import count
+from gpushard._functions.argument_checks import count
 from gpushard._functions.docstrings import named
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_value

@@ -12,8 +12,10 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import manipulation
-from gpushard._functions.checks import as_dtype, as_shape, dim_count, integer
+from gpushard._functions.argument_checks import integer
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.manipulation import broadcast_to
+from gpushard._functions.shapes import as_shape, dim_count
 from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table.creation import ARANGE

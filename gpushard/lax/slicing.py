@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions.checks import integer
+from gpushard._functions.argument_checks import integer
 from gpushard._functions.elementwise import clip, where
 from gpushard._functions.indexing import take
 from gpushard._functions.manipulation import expand_dims

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, check_key
+from gpushard._functions.argument_checks import check_choice, check_key
 from gpushard._functions.docstrings import described
 from gpushard._functions.linear_algebra import in_preferred, in_types
 from gpushard._functions.manipulation import flip, permute_dims

@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard._array.array import Array
 from gpushard._array.shard import Shard
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec

@@ -8,7 +8,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions.checks import check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.elementwise import where
 from gpushard._ops.bind import bind
 from gpushard._ops.table.contractions import EINSUM

@@ -20,9 +20,11 @@ import numpy as np
 
 from gpushard import random
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, as_shape, check_choice, number_of
+from gpushard._functions.argument_checks import check_choice
+from gpushard._functions.element_types import as_dtype, number_of
 from gpushard._functions.elementwise import exp, log1p, sqrt
 from gpushard._functions.manipulation import moveaxis
+from gpushard._functions.shapes import as_shape
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._placement.arguments import settle
 from gpushard._placement.creation import full

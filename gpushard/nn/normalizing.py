@@ -10,9 +10,10 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
 from gpushard._functions import special
-from gpushard._functions.checks import check_choice, element_count, on_host
+from gpushard._functions.argument_checks import check_choice, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.manipulation import expand_dims
+from gpushard._functions.shapes import element_count
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._placement.arguments import as_value, operands, settle
 from gpushard._placement.creation import zeros_like

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gpushard import tree as trees
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._geometry.mesh import AbstractMesh, Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec

@@ -15,7 +15,7 @@ from gpushard import random
 from gpushard._array import Array
 from gpushard._array.key_array import is_keys
 from gpushard._cache import hold_while_forking
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._placement.creation import zeros
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError

@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_shape, check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import described
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import as_shape
 from gpushard._functions.sorting import along
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end

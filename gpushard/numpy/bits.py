@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_key, integer
+from gpushard._functions.argument_checks import check_key, integer
 from gpushard._functions.sorting import along
 from gpushard._placement.public import public
 from gpushard.dtypes import kind_of

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.values import is_value
 from gpushard._placement.arguments import as_value
 from gpushard._placement.public import public

@@ -10,8 +10,9 @@ import numpy as np
 from gpushard import dtypes
 from gpushard._array import Array
 from gpushard._functions import promotion
-from gpushard._functions.checks import as_dtype, check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import as_dtype
 from gpushard._placement.arguments import as_value, settle
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, count
+from gpushard._functions.argument_checks import check_choice, count
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

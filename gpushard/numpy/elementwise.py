@@ -14,8 +14,9 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import elementwise
-from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.argument_checks import refuse_out
 from gpushard._functions.docstrings import named
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.indexing import nonzero
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import I0

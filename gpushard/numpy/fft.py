@@ -17,8 +17,9 @@ from typing import Any, Protocol
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, integer, number_of, refuse_out
+from gpushard._functions.argument_checks import check_choice, integer, refuse_out
 from gpushard._functions.docstrings import described, named
+from gpushard._functions.element_types import number_of
 from gpushard._functions.reductions import in_type
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

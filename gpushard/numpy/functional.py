@@ -11,8 +11,10 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, as_shape, check_dtype, listed, number_of
+from gpushard._functions.argument_checks import listed
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import as_dtype, check_dtype, number_of
+from gpushard._functions.shapes import as_shape
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

@@ -7,17 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import (
-    as_dtype,
-    as_shape,
-    check_choice,
-    check_dims,
-    check_order,
-    check_vector,
-    count,
-    integer,
-)
+from gpushard._functions.argument_checks import check_choice, check_order, count, integer
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import as_dtype
+from gpushard._functions.shapes import as_shape, check_dims, check_vector
 from gpushard._functions.values import is_traced
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row

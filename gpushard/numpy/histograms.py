@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, check_ordered, check_vector, count
+from gpushard._functions.argument_checks import check_choice, count
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import check_ordered
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import check_vector
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table import elementwise as rows

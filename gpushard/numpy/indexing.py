@@ -18,16 +18,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import indexing, updating
-from gpushard._functions.checks import (
-    as_shape,
-    check_choice,
-    count,
-    dim_count,
-    element_count,
-    integer,
-    listed,
-    on_host,
-)
+from gpushard._functions.argument_checks import check_choice, count, integer, listed, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.index_bounds import (
     as_int64,
@@ -38,6 +29,7 @@ from gpushard._functions.index_bounds import (
     unravelled,
 )
 from gpushard._functions.indexing import count_true
+from gpushard._functions.shapes import as_shape, dim_count, element_count
 from gpushard._functions.values import is_value
 from gpushard._geometry.tiling import MOST_ELEMENTS
 from gpushard._ops.scalars import is_number

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_dims, integer
+from gpushard._functions.argument_checks import integer
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import check_dims
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end
 from gpushard._placement.arguments import as_value

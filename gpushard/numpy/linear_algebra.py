@@ -13,7 +13,8 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions import linear_algebra as products
 from gpushard._functions import manipulation
-from gpushard._functions.checks import check_dtype, integer, refuse_out
+from gpushard._functions.argument_checks import integer, refuse_out
+from gpushard._functions.element_types import check_dtype
 from gpushard._functions.linear_algebra import in_preferred, in_types, shape_of
 from gpushard._functions.values import is_value, wanted
 from gpushard._ops.axes import from_end, one_from_end

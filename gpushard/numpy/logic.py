@@ -7,9 +7,10 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import broadcast, refuse_out
+from gpushard._functions.argument_checks import refuse_out
 from gpushard._functions.docstrings import described
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import broadcast
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.scalars import is_number
 from gpushard._placement.arguments import host_data

@@ -13,9 +13,10 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import manipulation
-from gpushard._functions.checks import broadcast, integer
+from gpushard._functions.argument_checks import integer
 from gpushard._functions.docstrings import described, named
 from gpushard._functions.indexing import take
+from gpushard._functions.shapes import broadcast
 from gpushard._functions.values import is_traced
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

@@ -12,8 +12,15 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, correction_of, number_of, refuse_out
-from gpushard._functions.reductions import all_take_part, extreme, in_type, variance_of
+from gpushard._functions.argument_checks import refuse_out
+from gpushard._functions.element_types import as_dtype, number_of
+from gpushard._functions.reductions import (
+    all_take_part,
+    correction_of,
+    extreme,
+    in_type,
+    variance_of,
+)
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row

@@ -9,7 +9,8 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, count, number_of
+from gpushard._functions.argument_checks import check_choice, count
+from gpushard._functions.element_types import number_of
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import PAD

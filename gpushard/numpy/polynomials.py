@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_vector, count
+from gpushard._functions.argument_checks import count
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import check_vector
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table import signals as rows

@@ -14,7 +14,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._array.callers import caller, is_in_place
-from gpushard._functions.checks import check_choice, refuse_out
+from gpushard._functions.argument_checks import check_choice, refuse_out
 from gpushard._functions.values import is_value
 from gpushard._ops.scalars import is_number
 from gpushard.errors import ArgumentTypeError

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, check_ordered, refuse_out
+from gpushard._functions.argument_checks import check_choice, refuse_out
+from gpushard._functions.element_types import check_ordered
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind

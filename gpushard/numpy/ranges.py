@@ -9,8 +9,9 @@ from typing import Any, Literal, overload
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, count, integer, number_of
+from gpushard._functions.argument_checks import count, integer
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import as_dtype, number_of
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.reductions import in_type
 from gpushard._functions.values import is_traced

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, overload
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_hint, count, number_of
+from gpushard._functions.argument_checks import check_hint, count
+from gpushard._functions.element_types import number_of
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end

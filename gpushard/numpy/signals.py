@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, check_choice, check_precision
+from gpushard._functions.argument_checks import check_choice
+from gpushard._functions.element_types import as_dtype
+from gpushard._functions.linear_algebra import check_precision
 from gpushard._functions.values import is_traced, is_value, wanted
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row

@@ -12,8 +12,9 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import sorting
-from gpushard._functions.checks import check_hint, check_vector, count, listed
+from gpushard._functions.argument_checks import check_hint, count, listed
 from gpushard._functions.docstrings import described
+from gpushard._functions.shapes import check_vector
 from gpushard._functions.sorting import METHODS, along
 from gpushard._functions.values import is_value, wanted
 from gpushard._ops.axes import one_from_end

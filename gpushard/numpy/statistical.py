@@ -13,7 +13,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import cumulative, reductions
-from gpushard._functions.checks import refuse_out
+from gpushard._functions.argument_checks import refuse_out
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end
 from gpushard._placement.arguments import host_data

@@ -14,7 +14,8 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._frozen import dataclass
 from gpushard._functions import cumulative, reductions, sorting
-from gpushard._functions.checks import as_dtype, refuse_out
+from gpushard._functions.argument_checks import refuse_out
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.index_bounds import as_integers
 from gpushard._functions.index_parsing import parse

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, number_of
+from gpushard._functions.element_types import as_dtype, number_of
 from gpushard._functions.values import is_value, wanted
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import ufunc_row

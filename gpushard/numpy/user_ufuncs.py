@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gpushard._functions.checks import count, refuse_out
+from gpushard._functions.argument_checks import count, refuse_out
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.functional import vectorize
 from gpushard.numpy.ufunc_methods import UfuncMethods

@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import integer, number_of
+from gpushard._functions.argument_checks import integer
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import number_of
 from gpushard._placement.creation import kept_at, place_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.ranges import arange

@@ -11,7 +11,8 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._array.key_array import KeyArray, elements_of, is_keys, keys_of
 from gpushard._array.shape_dtype import KEY, KeyDType
-from gpushard._functions.checks import as_shape, integer
+from gpushard._functions.argument_checks import integer
+from gpushard._functions.shapes import as_shape
 from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table import random_keys

@@ -12,7 +12,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._array.key_array import keys_of
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind

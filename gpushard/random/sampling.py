@@ -10,8 +10,10 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, as_shape, broadcast, check_choice
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import complete
+from gpushard._functions.element_types import as_dtype
+from gpushard._functions.shapes import as_shape, broadcast
 from gpushard._functions.values import is_value
 from gpushard._ops.prng.distribution import Distribution, Domain
 from gpushard._ops.table.random import ANY

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_shape, broadcast, check_choice, count
+from gpushard._functions.argument_checks import check_choice, count
+from gpushard._functions.shapes import as_shape, broadcast
 from gpushard._ops.bind import bind
 from gpushard._ops.prng.distribution import floats
 from gpushard._ops.table import elementwise, linalg, manipulation

@@ -43,7 +43,8 @@ PROTOCOLS = (
 
 
 ASKING = {
-    ("gpushard._functions.checks", "__index__"): "an argument that has to be an integer",
+    ("gpushard._functions.argument_checks", "__index__"): "an argument that has to be an integer",
+    ("gpushard._functions.shapes", "__index__"): "a size that has to be an integer",
     ("gpushard._array.conversions", "tobytes"): "what `bytes(x)` is",
 }
 """Who asks as programs do, and why."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._frozen import dataclass
-from gpushard._functions.checks import listed
+from gpushard._functions.argument_checks import listed
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Runnable
 from gpushard._ops.table.elementwise import ufunc_row

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._frozen import dataclass
-from gpushard._functions.checks import number_of
+from gpushard._functions.element_types import number_of
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Runnable
 from gpushard._ops.table.elementwise import ufunc_row

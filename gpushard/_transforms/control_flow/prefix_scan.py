@@ -18,7 +18,7 @@ from typing import Any
 
 from gpushard import tree
 from gpushard._array.array import Array
-from gpushard._functions.checks import integer
+from gpushard._functions.argument_checks import integer
 from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import CONCATENATE, RESHAPE, STACK
 from gpushard._transforms.control_flow.bodies import as_array, value_of

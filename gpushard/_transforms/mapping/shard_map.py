@@ -10,7 +10,7 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard import tree
-from gpushard._functions.checks import listed
+from gpushard._functions.argument_checks import listed
 from gpushard._geometry.mesh import AbstractMesh, Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec

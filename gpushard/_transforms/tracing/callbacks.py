@@ -23,8 +23,9 @@ import numpy as np
 from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._array.key_array import elements_of, is_keys
-from gpushard._functions.checks import as_dtype, as_shape
+from gpushard._functions.element_types import as_dtype
 from gpushard._functions.host_reads import concrete
+from gpushard._functions.shapes import as_shape
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding

@@ -10,12 +10,12 @@ import numpy as np
 from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._array.shape_dtype import ShapeDtypeStruct
-from gpushard._functions.checks import place_tiling
 from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard._geometry.sharding import Sharding
+from gpushard._movement.buffer import place_tiling
 from gpushard._placement.device_put import as_sharding, implicitly_put
 from gpushard._transforms.graph.steps import closed
 from gpushard._transforms.tracing.trace import Tracer

@@ -16,9 +16,9 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.eager import host_data
 from gpushard._array.key_array import OF_KEYS, elements_of, is_keys
 from gpushard._array.shape_dtype import KEY
-from gpushard._functions.checks import place_tiling
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import place_tiling
 from gpushard._ops.bind import creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar

@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._functions.checks import count
+from gpushard._functions.argument_checks import count
 from gpushard._transforms.values.mapped import Mapped
 from gpushard._transforms.values.traced import user_line
 from gpushard.errors import ArgumentError, ArgumentTypeError

@@ -9,7 +9,8 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_choice, check_precision, integer
+from gpushard._functions.argument_checks import check_choice, integer
+from gpushard._functions.linear_algebra import check_precision
 from gpushard.errors import ArgumentError
 from gpushard.lax import ConvDimensionNumbers, conv_general_dilated
 from gpushard.nn import initializers

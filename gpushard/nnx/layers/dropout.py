@@ -10,7 +10,7 @@ import numpy as np
 from gpushard import random
 from gpushard._array import Array
 from gpushard._array.key_array import is_keys
-from gpushard._functions.checks import integer
+from gpushard._functions.argument_checks import integer
 from gpushard._ops.axes import from_end
 from gpushard._placement.creation import zeros_like
 from gpushard.errors import ArgumentError, ArgumentTypeError

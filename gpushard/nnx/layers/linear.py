@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_precision
+from gpushard._functions.linear_algebra import check_precision
 from gpushard.nn import initializers
 from gpushard.nnx.layers.weights import (
     KERNEL,

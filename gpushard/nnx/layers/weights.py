@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_dtype, count
+from gpushard._functions.argument_checks import count
+from gpushard._functions.element_types import as_dtype
 from gpushard._placement.arguments import as_value
 from gpushard._typing import Shape
 from gpushard.dtypes import kind_of

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import as_shape
+from gpushard._functions.shapes import as_shape
 from gpushard._ops.axes import from_end
 from gpushard._placement.public import public
 from gpushard.errors import ArgumentError

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_dims, check_key
+from gpushard._functions.argument_checks import check_key
+from gpushard._functions.shapes import check_dims
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.scalars import is_number

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_precision, integer, listed, refuse_out
+from gpushard._functions.argument_checks import integer, listed, refuse_out
 from gpushard._functions.docstrings import described
+from gpushard._functions.linear_algebra import check_precision
 from gpushard._ops.axes import one_from_end
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import ones_like

@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.checks import check_hint, integer, number_of
+from gpushard._functions.argument_checks import check_hint, integer
 from gpushard._functions.docstrings import described
+from gpushard._functions.element_types import number_of
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.linear_algebra import shape_of
 from gpushard._functions.values import is_traced
