@@ -13,14 +13,14 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIGNMENT
-from gpushard._runtime.backend import WorkFailure
 from gpushard._runtime.chunks import Move
+from gpushard._runtime.failures import failure
 from gpushard._runtime.launch import Outputs
 from gpushard._runtime.memory import Claim, Memory
 from gpushard._runtime.phase import BoxCopy, Copy, Phase
 from gpushard._runtime.runtime import Device, MemorySpace, Place, Runtime
 from gpushard._typing import LocalArray, Shape
-from gpushard.errors import ArgumentTypeError, DeviceLostError, ExecutionError, ShardingError
+from gpushard.errors import ArgumentTypeError, ShardingError
 
 
 @dataclasses.dataclass(slots=True)
@@ -250,21 +250,3 @@ def wait_for_work(memory: Memory) -> None:
     if written is not None:
         stream, tick = written
         stream.synchronize(tick)
-
-
-def failure(error: BaseException) -> ExecutionError:
-    """Return a fresh error for a reader of failed work, chained to the cause."""
-    if isinstance(error, WorkFailure):
-        name, cause = error.name, error.cause
-    else:
-        name, cause = "unnamed work", error
-    if isinstance(cause, DeviceLostError):
-        lost = DeviceLostError(str(cause))
-        vars(lost).update(vars(cause))
-        return lost
-    raised = ExecutionError(
-        f"the value is not there because {name} failed: {type(cause).__name__}: {cause}",
-        operation=name,
-    )
-    raised.__cause__ = cause
-    return raised

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, TypeAlias, TypeVar
@@ -11,11 +10,13 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.callbacks import Caller
+from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Claim, Memory
 from gpushard._runtime.nests import Nest, Op
 from gpushard._runtime.phase import BoxCopy, Message, Phase
 from gpushard._runtime.pool import Store
 from gpushard._runtime.stream import Event, Stream, Tick
+from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 from gpushard.config import Settings
 
@@ -55,162 +56,6 @@ class DeviceInfo:
     peers: frozenset[int] | None = None
     # How many multiprocessors of the chip its work runs on; None where that is not known.
     multiprocessors: int | None = None
-
-
-_NOTHING: Mapping[Memory, int] = {}
-
-_RARELY = 63
-"""So many times in a row calls count as long, at most, before they are measured again."""
-
-
-class Item:
-    """Work for a stream: what to run, after what, and whose content it decides.
-
-    It holds memories, never claims, so that pending work keeps no memory from being freed.
-    """
-
-    __slots__ = (
-        "effect",
-        "name",
-        "part",
-        "reads",
-        "run",
-        "scoped",
-        "stream",
-        "tick",
-        "until",
-        "waits",
-        "writes",
-    )
-
-    def __init__(
-        self,
-        name: str,
-        run: Callable[[], None],
-        stream: Stream,
-        tick: int,
-        waits: tuple[Tick, ...] = (),
-        reads: Sequence[Memory] = (),
-        writes: Sequence[Memory] = (),
-        part: int = 0,
-        until: Mapping[Memory, int] | None = None,
-        effect: bool = False,
-        scoped: bool = True,
-    ) -> None:
-        self.name = name
-        self.run = run
-        self.stream = stream
-        self.tick = tick
-        self.waits = waits
-        self.reads = reads
-        self.writes = writes
-        self.part = part
-        self.until = _NOTHING if until is None else until
-        self.effect = effect
-        self.scoped = scoped
-
-    def execute(self) -> BaseException | None:
-        """Run; an error, its own or of what it reads, becomes the error of all it writes.
-
-        Returns:
-          What it raised, for a caller that lends its own thread and has to go on with an interrupt.
-          That gathers frames on its way, so what it writes keeps another one.
-        """
-        error = None
-        for memory in self.reads:
-            if memory.error is not None:
-                error = memory.error
-                break
-        if error is None:
-            handled = sys.exception()
-            try:
-                self.run()
-            except KeyboardInterrupt as raised:
-                self.fail(KeyboardInterrupt(*raised.args))
-                return raised
-            except BaseException as raised:  # whatever it is, it belongs to the readers
-                self.fail(raised, handled)
-                return raised
-        else:
-            self._pass_on(error)
-        return None
-
-    def fail(self, cause: BaseException, handled: BaseException | None = None) -> None:
-        """Make an exception the error of all that the item writes.
-
-        What the thread was handling before the work began (`handled`) has no part in this.
-        """
-        _drop_tracebacks(cause, handled)
-        self._pass_on(WorkFailure(self.name, cause))
-
-    def _pass_on(self, error: BaseException) -> None:
-        for memory in self.writes:
-            memory.error = error
-
-
-def _drop_tracebacks(cause: BaseException, handled: BaseException | None) -> None:
-    """Let an exception, and all those it came from, keep no frames: these keep memory alive."""
-    chain = [cause]
-    for error in chain:
-        error.__traceback__ = None
-        if error.__context__ is handled:
-            error.__context__ = None
-        origins = [error.__cause__, error.__context__]
-        if isinstance(error, BaseExceptionGroup):
-            origins += error.exceptions
-        for origin in origins:
-            if origin is not None and not any(origin is known for known in (handled, *chain)):
-                chain.append(origin)
-
-
-class Pace:
-    """Whether calls of one kind take long enough for other threads to help, as far as is known.
-
-    It is measured while no other thread helps: each time where calls turn out to be short, and ever
-    more rarely where they are long. The first calls of all are not measured so: what they need is
-    not in a cache yet, nor in memory.
-
-    Args:
-      steps: about how many functions of NumPy's a call uses; before each threads may have to wait
-        for one another.
-
-    >>> pace = Pace()
-    >>> for long in (True, True, False, False):
-    ...     while pace.is_long():
-    ...         print("not measured")
-    ...     pace.note(long)
-    not measured
-    not measured
-    not measured
-    not measured
-    not measured
-    """
-
-    __slots__ = ("_left", "_most", "steps")
-
-    def __init__(self, steps: int = 1) -> None:
-        self.steps = steps
-        self._left = 1  # so many more times they count as long without being measured
-        self._most = 0  # what that was when they had been measured last
-
-    def is_long(self) -> bool:
-        """Whether they count as long without being measured."""
-        self._left -= 1
-        return self._left >= 0
-
-    def note(self, long: bool) -> None:
-        """Note what was measured."""
-        self._most = min(2 * self._most + 1, _RARELY) if long else 0
-        self._left = self._most
-
-
-class WorkFailure(Exception):
-    """What failed and why."""
-
-    def __init__(self, name: str, cause: BaseException) -> None:
-        super().__init__(name, cause)
-        self.name = name
-        self.cause = cause
 
 
 @dataclass(frozen=True, eq=False)

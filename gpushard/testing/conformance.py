@@ -19,7 +19,8 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._placement.device_put import device_put, reshard
-from gpushard._runtime.backend import HOST_DOMAIN, Item
+from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Memory
 from gpushard._runtime.phase import Phase
 from gpushard._runtime.pool import Room

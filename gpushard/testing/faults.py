@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
-from gpushard._runtime.backend import Item
+from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Account, Memory
 from gpushard._runtime.phase import Phase
 from gpushard._runtime.pool import NoRoomError, Pool

@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
-from gpushard._runtime.backend import Backend, Item
+from gpushard._runtime.backend import Backend
+from gpushard._runtime.item import Item
 from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import LocalArray

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard._runtime.backend import Item
 from gpushard._runtime.host import HostBackend
+from gpushard._runtime.item import Item
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.testing.conformance import BackendConformance

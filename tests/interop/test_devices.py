@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.backend import Item
 from gpushard._runtime.host.dlpack import read
 from gpushard._runtime.host.keep_alive import writable
+from gpushard._runtime.item import Item
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream
 from gpushard.config import Settings

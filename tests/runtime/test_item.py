@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpushard._runtime.backend import Item, WorkFailure
+from gpushard._runtime.failures import WorkFailure
+from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Memory
 
 

@@ -18,12 +18,14 @@ import gpushard as gs
 from gpushard import numpy as gnp
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import ufunc_row
-from gpushard._runtime.backend import Item, Pace, WorkFailure
+from gpushard._runtime.failures import WorkFailure
 from gpushard._runtime.host import backend as host_backend
 from gpushard._runtime.host import workers as host_workers
 from gpushard._runtime.host.backend import batches, cut
 from gpushard._runtime.host.workers import Workers
+from gpushard._runtime.item import Item
 from gpushard._runtime.launch import room_on
+from gpushard._runtime.work_sharing import Pace
 from gpushard.config import Settings
 from gpushard.testing import runtime
 from tests.share import seeds

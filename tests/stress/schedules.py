@@ -17,8 +17,8 @@ from types import FrameType
 from typing import Any
 from unittest import mock
 
-from gpushard._runtime.backend import Item
 from gpushard._runtime.host import workers
+from gpushard._runtime.item import Item
 from gpushard._runtime.stream import Stream
 from tests.stress.interrupter import _places
 

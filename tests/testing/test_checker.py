@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.backend import Pace
 from gpushard._runtime.checking.checker import Access, Checker, Shadow
 from gpushard._runtime.launch import room_on
 from gpushard._runtime.memory import Claim
 from gpushard._runtime.stream import Stream
+from gpushard._runtime.work_sharing import Pace
 from gpushard.errors import RaceError
 from gpushard.testing import deferred, runtime, simulated
 

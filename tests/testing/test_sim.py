@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.backend import Item
+from gpushard._runtime.item import Item
 from gpushard._runtime.launch import room_on
 from gpushard.testing import simulated
 from gpushard.testing.sim import DeadlockError, StuckError

@@ -27,10 +27,8 @@ from gpushard._runtime.backend import (
     Claiming,
     Committing,
     DeviceInfo,
-    Item,
     Memories,
     NestKernel,
-    Pace,
     Reducing,
     T,
     Tasks,
@@ -70,11 +68,13 @@ from gpushard._runtime.cuda.nccl import Communicators, Parcel
 from gpushard._runtime.cuda.streams import CudaEvent, EventPool, Lease, LostEvent, Queue
 from gpushard._runtime.host import dlpack
 from gpushard._runtime.host.keep_alive import keep
+from gpushard._runtime.item import Item
 from gpushard._runtime.kernel_checks import BrokenKernelError
 from gpushard._runtime.memory import Claim
 from gpushard._runtime.nests import Nest, Op
 from gpushard._runtime.phase import BoxCopy, Message, Phase
 from gpushard._runtime.stream import Event, Stream, Tick
+from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape
 from gpushard.config import Settings
 from gpushard.dtypes import is_custom

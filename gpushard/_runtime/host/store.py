@@ -15,7 +15,6 @@ from gpushard._runtime.backend import (
     DeviceInfo,
     Memories,
     NestKernel,
-    Pace,
     T,
     Tasks,
 )
@@ -24,6 +23,7 @@ from gpushard._runtime.host.keep_alive import address, keep
 from gpushard._runtime.nests import Nest, Op
 from gpushard._runtime.phase import Message
 from gpushard._runtime.stream import Stream, Tick
+from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import Dtype, HostArray, Kinds, Shape
 from gpushard.config import Settings
 

@@ -24,7 +24,7 @@ from collections.abc import Callable, Generator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
-from gpushard._runtime.backend import Item
+from gpushard._runtime.item import Item
 from gpushard._runtime.stream import Stream
 from gpushard._runtime.work_sharing import share_with
 from gpushard.errors import ReentrantCallError

@@ -6,7 +6,7 @@ import random
 from collections import Counter, deque
 from collections.abc import Callable
 
-from gpushard._runtime.backend import Item
+from gpushard._runtime.item import Item
 from gpushard._runtime.stream import Stream, Tick
 from gpushard.testing.topology import Pair, Topology
 

@@ -17,10 +17,10 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.backend import Item
 from gpushard._runtime.checking.checker import Checker
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.streams import CudaEvent
+from gpushard._runtime.item import Item
 from gpushard._runtime.reclaim import pools_of_chip
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
