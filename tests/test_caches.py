@@ -44,8 +44,8 @@ def trees(word: str = "") -> Iterator[tuple[str, ast.Module]]:
 
 WEAK = {
     "_geometry.mesh._meshes": "a mesh, which is its value",
-    "_movement.host._blocks": "a tiling: its blocks",
-    "_movement.planning.holders._holdings": "an assignment of blocks: who holds each",
+    "_movement.distinct_blocks._blocks": "a tiling: its blocks",
+    "_movement.planning.holdings._holdings": "an assignment of blocks: who holds each",
     "nnx.graphdef._interned": "a structure, which is its value",
     "nnx.jit._pures": "a function: what stands for it, for each option",
     "_runtime.callbacks._all_callbacks": "a runtime's callbacks",

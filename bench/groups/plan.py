@@ -13,7 +13,7 @@ from bench.case import FLOOR, JAX, OURS, Case, Config, Side, Target
 from bench.measure import timed
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.plan import Plan
-from gpushard._movement.planning.dims import identity
+from gpushard._movement.planning.dim_maps import identity
 from gpushard._movement.planning.reshard import make_plan
 from gpushard.testing import runtime
 

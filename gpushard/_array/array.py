@@ -27,9 +27,9 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.host import HostRead, StagedRead, read_host, start_read
 from gpushard._movement.plan import Plan
 from gpushard._movement.reshard import move, plan_for
+from gpushard._movement.to_host import HostRead, StagedRead, read_host, start_read
 from gpushard._ops.table.manipulation import INDEX
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Shape, shown_as

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import devices_of
-from gpushard._movement.host import from_host
+from gpushard._movement.from_host import from_host
 from gpushard._typing import HostArray
 
 T = TypeVar("T")

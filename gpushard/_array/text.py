@@ -10,7 +10,8 @@ import numpy as np
 
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.host import blocks_of, read_host
+from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.to_host import read_host
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._typing import HostArray, Shape
 

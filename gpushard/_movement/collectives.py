@@ -16,7 +16,7 @@ import numpy as np
 from gpushard._cache import BoundedCache
 from gpushard._geometry.tiling import Assignment, Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.planning.maps import permute as permutation
+from gpushard._movement.planning.rearrangements import permute as permutation
 from gpushard._movement.rearrange import rearrange
 from gpushard._movement.reshard import move
 from gpushard._runtime.memory import Claim

@@ -19,12 +19,14 @@ import numpy as np
 from gpushard._geometry.free_boxes import tiling_of_boxes
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import Operands, ShardedBuffer, claim_nothing, devices_of
-from gpushard._movement.host import alias_host, box_of, from_host, read_host
+from gpushard._movement.distinct_blocks import box_of
+from gpushard._movement.from_host import alias_host, from_host
 from gpushard._movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
 from gpushard._movement.messages import Messages, claim_buffers
 from gpushard._movement.plan import FLAT, Plan, Step
+from gpushard._movement.plan_streams import Prepared
 from gpushard._movement.planning.aliasing import COPY, EMPTY, VIEW
-from gpushard._movement.prepared import Prepared
+from gpushard._movement.to_host import read_host
 from gpushard._runtime.launch import Outputs, allocate_now, launch
 from gpushard._runtime.memory import Claim, Memory
 from gpushard._runtime.runtime import Runtime

@@ -18,7 +18,8 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._movement.buffer import Operands
+from gpushard._geometry.tiling import Tiling
+from gpushard._movement.buffer import Operands, devices_of
 from gpushard._movement.plan import Plan, Step
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
@@ -311,3 +312,8 @@ class Staged:
             )
             pairs = zip(group, boxes, strict=True)
             yield [slot.memory], [(move.target, box, pinned) for move, box in pairs]
+
+
+def is_staged(runtime: Runtime, tiling: Tiling, nbytes: int) -> bool:
+    """Whether copies between the host and a tiling's places go through page-locked memory."""
+    return not devices_of(tiling)[0].domain.readable and nbytes > runtime.settings.inline_bytes

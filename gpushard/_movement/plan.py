@@ -25,7 +25,7 @@ import numpy as np
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIAS, COPY, VIEW, Aliases
-from gpushard._movement.planning.holders import Holdings, holdings, volumes
+from gpushard._movement.planning.holdings import Holdings, holdings, volumes
 from gpushard._movement.planning.strided import StridedCopies
 from gpushard._runtime.chunks import LEAST_SLOT, align
 from gpushard._runtime.copy_engine import by_engine

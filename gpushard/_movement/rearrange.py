@@ -17,9 +17,10 @@ from gpushard._geometry.tiling import Assignment, Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.execute import check_runtime, is_out_of_reach, run, within_reach
 from gpushard._movement.plan import Plan
-from gpushard._movement.planning.maps import Rearrangement
+from gpushard._movement.plan_cache import prepared_plan
+from gpushard._movement.plan_streams import Prepared
 from gpushard._movement.planning.rearrange import make_rearrange
-from gpushard._movement.prepared import Prepared, prepared_plan
+from gpushard._movement.planning.rearrangements import Rearrangement
 from gpushard._movement.reshard import move
 from gpushard._runtime.runtime import Runtime
 

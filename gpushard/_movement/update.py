@@ -15,12 +15,13 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.free_boxes import tiling_from_indices
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.distinct_blocks import box_of
 from gpushard._movement.execute import run, run_in_place, within_reach
-from gpushard._movement.host import box_of
 from gpushard._movement.plan import Plan
-from gpushard._movement.planning.dims import Piece
+from gpushard._movement.plan_cache import prepared_plan
+from gpushard._movement.plan_streams import Prepared
+from gpushard._movement.planning.dim_maps import Piece
 from gpushard._movement.planning.update import Touched, make_update, touch
-from gpushard._movement.prepared import Prepared, prepared_plan
 from gpushard._movement.reshard import move
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.runtime import Runtime

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard._movement.planning.dims import DimMap, Piece
+from gpushard._movement.planning.dim_maps import DimMap, Piece
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, ArrayIndexError, TracedValueError
 

@@ -12,7 +12,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.host import from_host
+from gpushard._movement.from_host import from_host
 from gpushard._ops.aval import Aval
 from gpushard._ops.choose import Given, choose
 from gpushard._ops.rule import Splits, elementwise

@@ -13,9 +13,9 @@ import numpy as np
 
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.host import read_host
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.holdings import holdings
 from gpushard._movement.reshard import move_once
+from gpushard._movement.to_host import read_host
 from gpushard._ops.aval import Dtype
 from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work
 from gpushard._ops.row import Kernel

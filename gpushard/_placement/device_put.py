@@ -21,7 +21,7 @@ from gpushard._geometry.named_sharding import NamedSharding, over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._movement.buffer import devices_of, place_tiling
-from gpushard._movement.host import alias_host, from_host
+from gpushard._movement.from_host import alias_host, from_host
 from gpushard._placement.defaults import default_sharding
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.runtime import Device, MemorySpace

@@ -23,7 +23,8 @@ from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
-from gpushard._movement.host import blocks_of, from_host
+from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.from_host import from_host
 from gpushard._placement.device_put import as_host_array, as_sharding
 from gpushard._runtime import current
 from gpushard._runtime.runtime import Device

@@ -21,7 +21,8 @@ from gpushard._array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard._array.key_array import refuse_keys
 from gpushard._functions.element_types import check_dtype
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.host import blocks_of, fetch
+from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.to_host import fetch
 from gpushard._placement.defaults import default_sharding
 from gpushard._placement.device_put import as_host_array, as_sharding
 from gpushard._placement.make_array import make_array_from_callback

@@ -12,7 +12,7 @@ from gpushard._functions.element_types import check_dtype
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
-from gpushard._movement.host import alias_host, can_alias, from_host
+from gpushard._movement.from_host import alias_host, can_alias, from_host
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._placement.defaults import get_default_device
 from gpushard._runtime.host import dlpack

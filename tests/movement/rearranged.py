@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from gpushard._movement.planning import maps
-from gpushard._movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.planning import rearrangements
+from gpushard._movement.planning.rearrangements import Rearrangement, reshape
 from tests.movement.element_oracle import Shape
 
 Numpy = Callable[[Sequence[np.ndarray], Any], np.ndarray]
@@ -44,14 +44,14 @@ def concatenations(draw: st.DrawFn) -> Drawn:
     axis = draw(st.integers(0, len(shape) - 1))
     sizes = draw(st.lists(st.integers(0, 7), min_size=1, max_size=3))
     given = tuple((*shape[:axis], n, *shape[axis + 1 :]) for n in sizes)
-    return Drawn(maps.concatenate(given, axis), lambda xs, fill: np.concatenate(xs, axis))
+    return Drawn(rearrangements.concatenate(given, axis), lambda xs, fill: np.concatenate(xs, axis))
 
 
 @st.composite
 def stacks(draw: st.DrawFn) -> Drawn:
     shape, count = draw(shapes(most=2)), draw(st.integers(1, 3))
     axis = draw(st.integers(0, len(shape)))
-    how = maps.stack((shape,) * count, axis)
+    how = rearrangements.stack((shape,) * count, axis)
     return Drawn(how, lambda xs, fill: np.stack(xs, axis))
 
 
@@ -63,7 +63,7 @@ def pads(draw: st.DrawFn) -> Drawn:
     def padded(xs: Sequence[np.ndarray], fill: Any) -> np.ndarray:
         return np.pad(xs[0], widths, constant_values=fill) if shape else xs[0]
 
-    return Drawn(maps.pad(shape, widths), padded)
+    return Drawn(rearrangements.pad(shape, widths), padded)
 
 
 @st.composite
@@ -71,7 +71,7 @@ def rolls(draw: st.DrawFn) -> Drawn:
     shape = draw(shapes(1))
     axes = tuple(draw(st.lists(st.integers(0, len(shape) - 1), max_size=3)))
     shifts = tuple(draw(st.integers(-12, 12)) for _ in axes)
-    how = maps.roll(shape, shifts, axes)
+    how = rearrangements.roll(shape, shifts, axes)
     return Drawn(how, lambda xs, fill: np.roll(xs[0], shifts, axes))
 
 
@@ -79,14 +79,14 @@ def rolls(draw: st.DrawFn) -> Drawn:
 def tiles(draw: st.DrawFn) -> Drawn:
     shape = draw(shapes(size=5))
     reps = tuple(draw(st.lists(st.integers(0, 3), max_size=4)))
-    return Drawn(maps.tile(shape, reps), lambda xs, fill: np.tile(xs[0], reps))
+    return Drawn(rearrangements.tile(shape, reps), lambda xs, fill: np.tile(xs[0], reps))
 
 
 @st.composite
 def repeats(draw: st.DrawFn) -> Drawn:
     shape, count = draw(shapes(1)), draw(st.integers(0, 4))
     axis = draw(st.integers(0, len(shape) - 1))
-    how = maps.repeat(shape, count, axis)
+    how = rearrangements.repeat(shape, count, axis)
     return Drawn(how, lambda xs, fill: np.repeat(xs[0], count, axis))
 
 
@@ -95,7 +95,7 @@ def broadcasts(draw: st.DrawFn) -> Drawn:
     new = draw(shapes(size=6))
     kept = new[draw(st.integers(0, len(new))) :]
     shape = tuple(draw(st.sampled_from((1, n))) for n in kept)
-    how = maps.broadcast_to(shape, new)
+    how = rearrangements.broadcast_to(shape, new)
     return Drawn(how, lambda xs, fill: np.broadcast_to(xs[0], new))
 
 
@@ -104,7 +104,7 @@ def diagonals(draw: st.DrawFn) -> Drawn:
     shape = draw(shapes(2))
     first, second = draw(st.permutations(range(len(shape))))[:2]
     offset = draw(st.integers(-4, 4))
-    how = maps.diagonal(shape, offset, first, second)
+    how = rearrangements.diagonal(shape, offset, first, second)
     return Drawn(how, lambda xs, fill: np.diagonal(xs[0], offset, first, second))
 
 

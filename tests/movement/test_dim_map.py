@@ -9,8 +9,15 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from gpushard import testing
-from gpushard._movement.planning import dims
-from gpushard._movement.planning.dims import DimMap, Runs, cut_dim, cut_runs, identity, permutation
+from gpushard._movement.planning import dim_maps
+from gpushard._movement.planning.dim_maps import (
+    DimMap,
+    Runs,
+    cut_dim,
+    cut_runs,
+    identity,
+    permutation,
+)
 from gpushard._movement.planning.reshard import make_plan
 from tests.movement.element_oracle import Side
 from tests.movement.strategies import sharding_of
@@ -102,7 +109,7 @@ def test_facts_about_runs(case: tuple[DimMap, Edges | None, Edges | None]) -> No
     assert runs.source_extent.tolist() == extents
 
 
-@pytest.mark.parametrize("table_limit", [dims._DENSE_TABLE, 0], ids=["dense", "sparse"])
+@pytest.mark.parametrize("table_limit", [dim_maps._DENSE_TABLE, 0], ids=["dense", "sparse"])
 @given(case=maps().filter(lambda case: case[0].length > 0))
 def test_overlap(case: tuple[DimMap, Edges | None, Edges | None], table_limit: int) -> None:
     runs = runs_of(case)
@@ -110,7 +117,7 @@ def test_overlap(case: tuple[DimMap, Edges | None, Edges | None], table_limit: i
     blocks = itertools.product(range(len(case[2] or [0, 1]) - 1), range(len(case[1] or [0, 1]) - 1))
     pairs = np.array(list(blocks), np.int64)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dims, "_DENSE_TABLE", table_limit)
+        patch.setattr(dim_maps, "_DENSE_TABLE", table_limit)
         found = runs.overlap(pairs[:, 0], pairs[:, 1])
     assert found.tolist() == [common[j, i] for j, i in pairs.tolist()]
 
@@ -125,7 +132,7 @@ def test_plans_do_not_depend_on_the_size_of_the_table(monkeypatch: pytest.Monkey
             for _ in range(2)
         ]
         dense = [plan.received for plan in plans[0]]
-        monkeypatch.setattr(dims, "_DENSE_TABLE", 0)
+        monkeypatch.setattr(dim_maps, "_DENSE_TABLE", 0)
         assert [plan.received for plan in plans[1]] == dense
         assert any(plan.bytes_received for plan in plans[1])
 

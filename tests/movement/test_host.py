@@ -10,7 +10,8 @@ import pytest
 
 from gpushard._geometry.free_boxes import tiling_from_indices
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.host import blocks_of, can_alias
+from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.from_host import can_alias
 
 
 @dataclass(frozen=True)

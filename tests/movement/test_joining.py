@@ -10,8 +10,8 @@ import pytest
 import gpushard as gs
 from gpushard import testing
 from gpushard._movement import rearrange, reshard
-from gpushard._movement.planning.maps import concatenate
 from gpushard._movement.planning.rearrange import make_rearrange
+from gpushard._movement.planning.rearrangements import concatenate
 from gpushard._movement.planning.reshard import make_plan
 from tests.movement.strategies import OwnSharding
 

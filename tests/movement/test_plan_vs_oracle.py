@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard._movement.execute import run as run_plan
-from gpushard._movement.planning.dims import Piece, permutation
+from gpushard._movement.planning.dim_maps import Piece, permutation
 from gpushard._movement.reshard import plan_for
 from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.backend import HOST_DOMAIN

@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard import testing
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.planning import maps
-from gpushard._movement.planning.digits import cut_blocks, cut_intervals
-from gpushard._movement.planning.maps import Side, reshape
+from gpushard._movement.planning import rearrangements
+from gpushard._movement.planning.digit_boxes import cut_blocks, cut_intervals
+from gpushard._movement.planning.rearrangements import Side, reshape
 from gpushard._movement.rearrange import plan_for, rearrange
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.runtime import Runtime
@@ -188,10 +188,10 @@ def test_any_schedule(seed: int) -> None:
         )._live()
         cases = [
             (reshape((6, 5), (5, 6)), (old + 1).reshape(5, 6)),
-            (maps.roll((6, 5), (2, 1), (0, 1)), np.roll(old + 1, (2, 1), (0, 1))),
-            (maps.pad((6, 5), ((1, 0), (2, 1))), np.pad(old + 1, ((1, 0), (2, 1)))),
-            (maps.tile((6, 5), (2, 3)), np.tile(old + 1, (2, 3))),
-            (maps.diagonal((6, 5), -1, 0, 1), np.diagonal(old + 1, -1)),
+            (rearrangements.roll((6, 5), (2, 1), (0, 1)), np.roll(old + 1, (2, 1), (0, 1))),
+            (rearrangements.pad((6, 5), ((1, 0), (2, 1))), np.pad(old + 1, ((1, 0), (2, 1)))),
+            (rearrangements.tile((6, 5), (2, 3)), np.tile(old + 1, (2, 3))),
+            (rearrangements.diagonal((6, 5), -1, 0, 1), np.diagonal(old + 1, -1)),
         ]
         for how, expected in cases[seed % 2 :: 2]:
             sharding = gs.NamedSharding(mesh, P(("x", "y")[seed % 2]))
@@ -226,7 +226,7 @@ def test_runs_in_equal_steps_are_joined() -> None:
 def test_what_several_shards_view_is_useful_once() -> None:
     with testing.runtime(host_domains=4, small_bytes=0) as runtime:
         x = gs.device_put(numbers((16,), "float32"), gs.devices()[0])._live()
-        how = maps.stack(((16,), (16,)), 0)
+        how = rearrangements.stack(((16,), (16,)), 0)
         order = [runtime.devices[i] for i in (0, 2, 3, 4, 1, 5, 6, 7)]  # 0 and 1 share memory
         result = rearrange([x, x], how, spread("x", "y", devices=order).tiling((2, 16)))
         assert not any(np.shares_memory(value, x.values[0]) for value in result.values)
@@ -247,7 +247,7 @@ def test_plans_are_kept_whatever_the_constant() -> None:
     with testing.runtime() as runtime:
         data, sharding = numbers((5, 3), "int16"), spread("x")
         x = gs.device_put(data, sharding)._live()
-        how = maps.pad((5, 3), ((2, 0), (1, 1)))
+        how = rearrangements.pad((5, 3), ((2, 0), (1, 1)))
         tiling, plans = sharding.tiling(how.shape), set()
         for fill in (3, -4):
             result = gs.Array(rearrange([x], how, tiling, fill=fill), sharding)
@@ -265,7 +265,7 @@ def rt() -> Iterator[Runtime]:
 
 @pytest.mark.usefixtures("rt")
 def test_what_is_pending_is_waited_for() -> None:
-    data, how = numbers((8, 6), "int32"), maps.concatenate(((8, 6), (4, 6)), 0)
+    data, how = numbers((8, 6), "int32"), rearrangements.concatenate(((8, 6), (4, 6)), 0)
     x, gate = gated(gs.device_put(data, spread("y")))
     y, other = gated(gs.device_put(data[:4], spread(None, "x")))
     sharding = spread("x", "y")
@@ -283,7 +283,7 @@ def test_a_failure_reaches_the_domains_that_read_it_and_no_other() -> None:
     x = gs.device_put(numbers((8, 6), "int32"), spread(("x", "y")))
     error = ValueError("planned")
     failed = deferred(gs.device_put(numbers((8, 6), "int32"), gs.devices()[7]), abs, error=error)
-    how = maps.concatenate(((8, 6), (8, 6)), 0)
+    how = rearrangements.concatenate(((8, 6), (8, 6)), 0)
     sharding = spread(("x", "y"))
     result = gs.Array(
         rearrange([x._live(), failed._live()], how, sharding.tiling(how.shape)), sharding
@@ -297,7 +297,7 @@ def test_a_failure_reaches_the_domains_that_read_it_and_no_other() -> None:
 def test_without_room_nothing_has_changed() -> None:
     with testing.runtime(host_domains=8, small_bytes=0, memory_limit=100) as runtime:
         x = gs.device_put(numbers((8, 8), "float64"), spread(("x", "y")))._live()  # 64 bytes each
-        how = maps.roll((8, 8), (1,), (0,))
+        how = rearrangements.roll((8, 8), (1,), (0,))
         before = [device.memory_stats()["bytes_in_use"] for device in runtime.devices]
         with pytest.raises(gs.errors.OutOfMemoryError):
             rearrange([x], how, x.tiling)
@@ -308,7 +308,7 @@ def test_devices_of_one_runtime() -> None:
     with testing.runtime():
         x = gs.device_put(numbers((8,), "int8"), spread("x"))._live()
     with testing.runtime(), pytest.raises(gs.errors.ShardingError, match="different runtimes"):
-        rearrange([x], maps.repeat((8,), 2, 0), spread("x").tiling((16,)))
+        rearrange([x], rearrangements.repeat((8,), 2, 0), spread("x").tiling((16,)))
 
 
 @pytest.mark.parametrize("domains", [1, 8])
@@ -317,8 +317,8 @@ def test_large_ones_are_shared_by_threads(domains: int) -> None:
         data, sharding = numbers((1 << 10, 1 << 8), "float64"), spread("x", "y")
         x = gs.device_put(data, sharding)._live()
         for how, expected in (
-            (maps.tile((1 << 10, 1 << 8), (3, 1, 2)), np.tile(data, (3, 1, 2))),
-            (maps.pad(data.shape, ((9, 999), (1, 0))), None),
+            (rearrangements.tile((1 << 10, 1 << 8), (3, 1, 2)), np.tile(data, (3, 1, 2))),
+            (rearrangements.pad(data.shape, ((9, 999), (1, 0))), None),
         ):
             if expected is None:
                 expected = np.pad(data, ((9, 999), (1, 0)))
@@ -341,11 +341,11 @@ def test_out_of_reach_no_byte_is_received_and_no_memory_taken_that_is_not_planne
         both = np.concatenate((data, data[::-1]))
         for sources, how, expected in (
             ([x], reshape((6, 5), (5, 6)), data.reshape(5, 6)),
-            ([x], maps.diagonal((6, 5), 1, 0, 1), np.diagonal(data, 1)),
-            ([x], maps.roll((6, 5), (1, 1), (0, 1)), np.roll(data, (1, 1), (0, 1))),
-            ([x], maps.repeat((6, 5), 2, 1), np.repeat(data, 2, 1)),
-            ([x], maps.pad((6, 5), ((1, 0), (0, 2))), np.pad(data, ((1, 0), (0, 2)))),
-            ([x, y], maps.concatenate(((6, 5), (6, 5)), 0), both),
+            ([x], rearrangements.diagonal((6, 5), 1, 0, 1), np.diagonal(data, 1)),
+            ([x], rearrangements.roll((6, 5), (1, 1), (0, 1)), np.roll(data, (1, 1), (0, 1))),
+            ([x], rearrangements.repeat((6, 5), 2, 1), np.repeat(data, 2, 1)),
+            ([x], rearrangements.pad((6, 5), ((1, 0), (0, 2))), np.pad(data, ((1, 0), (0, 2)))),
+            ([x, y], rearrangements.concatenate(((6, 5), (6, 5)), 0), both),
         ):
             sharding = gs.NamedSharding(new.mesh, P(*new.spec[: len(how.shape)]))
             tiling = sharding.tiling(how.shape)
@@ -378,7 +378,7 @@ def test_whatever_fails_the_source_is_whole_and_no_memory_is_lost(how_run: str) 
         "inline": {"memory_limit": 1 << 20},
         "streams": {"small_bytes": 0, "inline_bytes": 0},
     }
-    data, how = numbers((6, 5), "int32"), maps.pad((6, 5), ((1, 1), (0, 3)))
+    data, how = numbers((6, 5), "int32"), rearrangements.pad((6, 5), ((1, 1), (0, 3)))
     kinds = set()
     with testing.runtime(host_domains=4, **chosen[how_run]) as runtime:
         x, tiling = gs.device_put(data, spread("x", "y")), spread("y").tiling(how.shape)
@@ -503,14 +503,14 @@ def test_rows_that_are_not_all_there_end_a_box(rows, count):
 
 @pytest.mark.parametrize("shape", [(8,), (2, 3, 4)])
 def test_rearrangements_are_remembered_up_to_a_number_of_bytes_and_not_of_calls(shape, monkeypatch):
-    cache = maps.concatenate.cache
+    cache = rearrangements.concatenate.cache
     monkeypatch.setattr(cache, "limit", 1 << 19)
     cache.clear()
     gc.collect()
     tracemalloc.start()
     try:
         for count in range(2, 80):
-            maps.concatenate((shape,) * count, 0)
+            rearrangements.concatenate((shape,) * count, 0)
         gc.collect()
         taken, _ = tracemalloc.get_traced_memory()
     finally:

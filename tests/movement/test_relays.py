@@ -15,10 +15,10 @@ import gpushard as gs
 from gpushard import testing
 from gpushard._movement import rearrange as rearranging
 from gpushard._movement.plan import Plan
-from gpushard._movement.planning import broadcast_tree, maps
+from gpushard._movement.planning import broadcast_tree, rearrangements
 from gpushard._movement.planning.copies import Copies, expand
-from gpushard._movement.planning.dims import identity, permutation
-from gpushard._movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.planning.dim_maps import identity, permutation
+from gpushard._movement.planning.rearrangements import Rearrangement, reshape
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.update import make_update, touch
 from gpushard._movement.rearrange import rearrange
@@ -197,9 +197,12 @@ def test_relays_are_the_copies_of_what_their_source_did_not_hold() -> None:
 
 ROWS = np.arange(3600.0).reshape(100, 36)
 REARRANGED: dict[str, tuple[Rearrangement, Any]] = {
-    "repeated": (maps.repeat(ROWS.shape, 3, 0), np.repeat(ROWS, 3, axis=0)),
+    "repeated": (rearrangements.repeat(ROWS.shape, 3, 0), np.repeat(ROWS, 3, axis=0)),
     "in other rows": (reshape(ROWS.shape, (36, 100)), ROWS.reshape(36, 100)),
-    "the same twice": (maps.concatenate((ROWS.shape,) * 2, 0), np.concatenate((ROWS, ROWS))),
+    "the same twice": (
+        rearrangements.concatenate((ROWS.shape,) * 2, 0),
+        np.concatenate((ROWS, ROWS)),
+    ),
 }
 
 

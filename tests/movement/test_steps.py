@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.holdings import holdings
 from gpushard._movement.planning.rearrange import make_rearrange
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._ops.basic_index import index_piece, parse_index

@@ -12,7 +12,7 @@ import gpushard as gs
 from gpushard._geometry.memory_kind import MEMORY_KINDS
 from gpushard._movement.buffer import devices_of
 from gpushard._movement.execute import within_reach
-from gpushard._movement.host import read_host
+from gpushard._movement.to_host import read_host
 from gpushard.testing import runtime, simulated
 from gpushard.testing.actor import updated
 from gpushard.testing.programs import check_nothing_left

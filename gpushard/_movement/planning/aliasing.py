@@ -14,8 +14,8 @@ import numpy as np
 from gpushard._frozen import dataclass
 from gpushard._geometry.columns import distinct_columns
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.planning.dims import Piece
-from gpushard._movement.planning.holders import Overlap
+from gpushard._movement.planning.dim_maps import Piece
+from gpushard._movement.planning.holdings import Overlap
 from gpushard._movement.planning.strided import StridedCopies
 from gpushard._typing import IntArray
 

@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard._frozen import dataclass
-from gpushard._movement.planning.dims import cut_dim, cut_rows
-from gpushard._movement.planning.holders import Overlap, within
+from gpushard._movement.planning.dim_maps import cut_dim, cut_rows
+from gpushard._movement.planning.holdings import Overlap, within
 from gpushard._typing import IntArray
 
 _CHUNKS = (1, 2, 3, 4, 6, 8, 12, 16)  # numbers of chunks that the search tries for relayed boxes

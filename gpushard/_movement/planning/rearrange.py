@@ -31,10 +31,10 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._movement.plan import Fill, Plan, Table
 from gpushard._movement.planning.aliasing import COPY, find_aliases
 from gpushard._movement.planning.copies import Copies, expand
-from gpushard._movement.planning.digits import SpaceBoxes, cut_blocks, strides_of
-from gpushard._movement.planning.dims import identity
-from gpushard._movement.planning.holders import Holdings, holdings, overlap, volumes, within
-from gpushard._movement.planning.maps import Bounds, MappedBox, Rearrangement, Side
+from gpushard._movement.planning.digit_boxes import SpaceBoxes, cut_blocks, strides_of
+from gpushard._movement.planning.dim_maps import identity
+from gpushard._movement.planning.holdings import Holdings, holdings, overlap, volumes, within
+from gpushard._movement.planning.rearrangements import Bounds, MappedBox, Rearrangement, Side
 from gpushard._movement.planning.strided import StridedCopies, concat_copies, join_copies
 from gpushard._runtime.strided_view import View
 from gpushard._typing import IntArray, Shape
@@ -80,7 +80,7 @@ def make_rearrange(
     >>> from gpushard._geometry.mesh import Mesh
     >>> from gpushard._geometry.partition_spec import P
     >>> from gpushard._geometry.named_sharding import NamedSharding
-    >>> from gpushard._movement.planning.maps import roll
+    >>> from gpushard._movement.planning.rearrangements import roll
     >>> tiling = NamedSharding(Mesh(["a", "b"], "x"), P("x")).tiling((8,))
     >>> plan = make_rearrange(roll((8,), (1,), (0,)), [tiling], [0], tiling, 4, [0])
     >>> plan.written, plan.received

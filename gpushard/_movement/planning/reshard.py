@@ -13,9 +13,9 @@ from gpushard._movement.plan import Plan, Table
 from gpushard._movement.planning.aliasing import COPY, copy_all, find_reuse
 from gpushard._movement.planning.broadcast_tree import may_relay
 from gpushard._movement.planning.copies import Copies, expand
-from gpushard._movement.planning.digits import strides_of
-from gpushard._movement.planning.dims import Piece
-from gpushard._movement.planning.holders import Overlap, overlap
+from gpushard._movement.planning.digit_boxes import strides_of
+from gpushard._movement.planning.dim_maps import Piece
+from gpushard._movement.planning.holdings import Overlap, overlap
 from gpushard._movement.planning.strided import StridedCopies
 from gpushard._typing import IntArray
 
@@ -154,7 +154,7 @@ def make_plan(
     >>> from gpushard._geometry.mesh import Mesh
     >>> from gpushard._geometry.partition_spec import P
     >>> from gpushard._geometry.named_sharding import NamedSharding
-    >>> from gpushard._movement.planning.dims import identity
+    >>> from gpushard._movement.planning.dim_maps import identity
     >>> mesh = Mesh(["a", "b"], "x")
     >>> rows, columns = (NamedSharding(mesh, s).tiling((4, 4)) for s in (P("x"), P(None, "x")))
     >>> plan = make_plan(rows, columns, identity((4, 4)), itemsize=4)

@@ -30,9 +30,9 @@ from gpushard._geometry.free_boxes import tiling_from_indices
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.plan import Fill, Plan, Table
 from gpushard._movement.planning.aliasing import ALIAS, COPY, EMPTY, Aliases
-from gpushard._movement.planning.digits import strides_of
-from gpushard._movement.planning.dims import DimMap, Piece, identity
-from gpushard._movement.planning.holders import holdings, overlap, volumes
+from gpushard._movement.planning.digit_boxes import strides_of
+from gpushard._movement.planning.dim_maps import DimMap, Piece, identity
+from gpushard._movement.planning.holdings import holdings, overlap, volumes
 from gpushard._movement.planning.reshard import Reshard, place_copies
 from gpushard._movement.planning.strided import StridedCopies
 from gpushard._runtime.strided_view import View

@@ -26,8 +26,8 @@ from collections.abc import Iterator, Sequence
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.plan import Plan, Step
-from gpushard._movement.planning.dims import DimMap, Piece
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.dim_maps import DimMap, Piece
+from gpushard._movement.planning.holdings import holdings
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._runtime.phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides

@@ -13,7 +13,7 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard._movement.planning.aliasing import ALIGNMENT
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.row import Kernel, Row, Site
 from gpushard._runtime.host.ufuncs import without_out
 from gpushard._runtime.launch import Outputs, launch, one_room, room_on

@@ -13,8 +13,8 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.planning.dims import Piece, lift_piece
-from gpushard._movement.planning.maps import Rearrangement, lift_rearrangement
+from gpushard._movement.planning.dim_maps import Piece, lift_piece
+from gpushard._movement.planning.rearrangements import Rearrangement, lift_rearrangement
 from gpushard._movement.planning.update import Touched
 from gpushard._movement.planning.windows import started
 from gpushard._movement.rearrange import rearrange

@@ -20,7 +20,7 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.choose import Given, Price
 from gpushard._ops.operand import Sharded
 from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of

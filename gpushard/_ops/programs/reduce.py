@@ -22,7 +22,7 @@ from gpushard._geometry.free_boxes import tiling_from_indices
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
-from gpushard._movement.planning.holders import holdings
+from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose import Price, Prices
 from gpushard._ops.merge_in_order import InOrder

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.planning import maps
-from gpushard._movement.planning.dims import Piece, permutation
-from gpushard._movement.planning.maps import Rearrangement, reshape, shared_factors
+from gpushard._movement.planning import rearrangements
+from gpushard._movement.planning.dim_maps import Piece, permutation
+from gpushard._movement.planning.rearrangements import Rearrangement, reshape, shared_factors
 from gpushard._ops.aval import Aval
 from gpushard._ops.basic_index import Entry, index_piece, open_index, open_starts
 from gpushard._ops.bind import bind
@@ -148,7 +148,7 @@ def _broadcast_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 BROADCAST_TO = _row(
     "broadcast_to",
-    lambda shapes, params: maps.broadcast_to(shapes[0], params[0]),
+    lambda shapes, params: rearrangements.broadcast_to(shapes[0], params[0]),
     _broadcast_kept,
     lambda xp, params: lambda x: xp.broadcast_to(x, params[0]).copy(),
 )
@@ -156,7 +156,7 @@ BROADCAST_TO = _row(
 
 CONCATENATE = _row(
     "concatenate",
-    lambda shapes, params: maps.concatenate(tuple(shapes), _at(params[0], shapes)),
+    lambda shapes, params: rearrangements.concatenate(tuple(shapes), _at(params[0], shapes)),
     _all,
     lambda xp, params: lambda *x: xp.concatenate(x, axis=params[0]),
 )
@@ -172,7 +172,7 @@ def _stack_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 STACK = _row(
     "stack",
-    lambda shapes, params: maps.stack(tuple(shapes), _at(params[0], shapes, 1)),
+    lambda shapes, params: rearrangements.stack(tuple(shapes), _at(params[0], shapes, 1)),
     _stack_kept,
     lambda xp, params: lambda *x: xp.stack(x, axis=params[0]),
 )
@@ -180,7 +180,7 @@ STACK = _row(
 
 PAD = _row(
     "pad",
-    lambda shapes, params: maps.pad(shapes[0], params[0]),
+    lambda shapes, params: rearrangements.pad(shapes[0], params[0]),
     _all,
     lambda xp, params: lambda x, value: xp.pad(x, params[0], constant_values=value),
 )
@@ -188,7 +188,7 @@ PAD = _row(
 
 ROLL = _row(
     "roll",
-    lambda shapes, params: maps.roll(
+    lambda shapes, params: rearrangements.roll(
         shapes[0], params[0], tuple(_at(axis, shapes) for axis in params[1])
     ),
     _all,
@@ -213,7 +213,7 @@ def _permute(xp: Any, params: Params) -> Callable[..., Any]:
 
 PERMUTE = _row(
     "ppermute",
-    lambda shapes, params: maps.permute(
+    lambda shapes, params: rearrangements.permute(
         shapes[0], tuple(_at(axis, shapes) for axis in params[0]), params[1]
     ),
     _all,
@@ -230,7 +230,7 @@ def _tile_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 TILE = _row(
     "tile",
-    lambda shapes, params: maps.tile(shapes[0], params[0]),
+    lambda shapes, params: rearrangements.tile(shapes[0], params[0]),
     _tile_kept,
     lambda xp, params: lambda x: xp.tile(x, params[0]),
 )
@@ -238,7 +238,7 @@ TILE = _row(
 
 REPEAT = _row(
     "repeat",
-    lambda shapes, params: maps.repeat(shapes[0], params[0], _at(params[1], shapes)),
+    lambda shapes, params: rearrangements.repeat(shapes[0], params[0], _at(params[1], shapes)),
     _all,
     lambda xp, params: lambda x: xp.repeat(x, *params),
 )
@@ -295,7 +295,9 @@ def _diagonal_kept(shapes: Sequence[Shape], params: Params) -> Dims:
 
 DIAGONAL = _row(
     "diagonal",
-    lambda shapes, params: maps.diagonal(shapes[0], params[0], *_diagonal_dims(shapes, params)),
+    lambda shapes, params: rearrangements.diagonal(
+        shapes[0], params[0], *_diagonal_dims(shapes, params)
+    ),
     _diagonal_kept,
     lambda xp, params: lambda x: x.diagonal(*params).copy(),
 )

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.planning.dims import Piece
+from gpushard._movement.planning.dim_maps import Piece
 from gpushard._movement.planning.rearrange import make_rearrange
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.windows import started

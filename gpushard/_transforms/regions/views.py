@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from gpushard._movement.buffer import devices_of
-from gpushard._movement.planning.dims import Piece
+from gpushard._movement.planning.dim_maps import Piece
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.windows import started
 from gpushard._ops.programs.move import Move

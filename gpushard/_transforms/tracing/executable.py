@@ -16,8 +16,8 @@ from gpushard._array.data import array_of_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
 from gpushard._array.shape_dtype import KEY, KeyDType
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.host import read_host
 from gpushard._movement.reshard import Mover
+from gpushard._movement.to_host import read_host
 from gpushard._ops.bind import bind
 from gpushard._ops.dispatch import create
 from gpushard._ops.gather_guard import check_gather

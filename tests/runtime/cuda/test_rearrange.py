@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._movement.planning import maps
-from gpushard._movement.planning.maps import Rearrangement, reshape
+from gpushard._movement.planning import rearrangements
+from gpushard._movement.planning.rearrangements import Rearrangement, reshape
 from gpushard._movement.rearrange import rearrange
 from tests.movement.strategies import numbers
 from tests.runtime.cuda.test_backend import cuda
@@ -21,13 +21,13 @@ DATA = numbers(SHAPE, "int16")
 CASES: dict[str, tuple[Rearrangement, np.ndarray]] = {
     "reshape": (reshape(SHAPE, (4, 15)), DATA.reshape(4, 15)),
     "unshared": (reshape(SHAPE, (15, 4)), DATA.reshape(15, 4)),
-    "roll": (maps.roll(SHAPE, (1, 3), (0, 1)), np.roll(DATA, (1, 3), (0, 1))),
-    "tile": (maps.tile(SHAPE, (2, 2, 2)), np.tile(DATA, (2, 2, 2))),
-    "repeat": (maps.repeat(SHAPE, 3, 1), np.repeat(DATA, 3, 1)),
-    "diagonal": (maps.diagonal(SHAPE, 2, 0, 1), np.diagonal(DATA, 2)),
-    "stack": (maps.stack((SHAPE, SHAPE), 2), np.stack((DATA, DATA), 2)),
+    "roll": (rearrangements.roll(SHAPE, (1, 3), (0, 1)), np.roll(DATA, (1, 3), (0, 1))),
+    "tile": (rearrangements.tile(SHAPE, (2, 2, 2)), np.tile(DATA, (2, 2, 2))),
+    "repeat": (rearrangements.repeat(SHAPE, 3, 1), np.repeat(DATA, 3, 1)),
+    "diagonal": (rearrangements.diagonal(SHAPE, 2, 0, 1), np.diagonal(DATA, 2)),
+    "stack": (rearrangements.stack((SHAPE, SHAPE), 2), np.stack((DATA, DATA), 2)),
     "pad": (
-        maps.pad(SHAPE, ((1, 2), (3, 0))),
+        rearrangements.pad(SHAPE, ((1, 2), (3, 0))),
         np.pad(DATA, ((1, 2), (3, 0)), constant_values=-9),
     ),
 }

@@ -15,7 +15,7 @@ import numpy as np
 from gpushard._frozen import dataclass
 from gpushard._geometry.columns import distinct_columns
 from gpushard._geometry.tiling import Assignment, Tiling
-from gpushard._movement.planning.dims import Piece, Runs, cut_runs
+from gpushard._movement.planning.dim_maps import Piece, Runs, cut_runs
 from gpushard._typing import IntArray, Shape
 
 

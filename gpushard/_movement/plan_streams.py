@@ -1,17 +1,16 @@
 """What a runtime knows of a plan before it runs: which streams write, and into which memory.
 
-The caches of a runtime hold plans with that beside them. It is worked out when a plan first runs.
+The caches of a runtime (`plan_cache`) hold plans with that. It is worked out when a plan first
+runs.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from gpushard._frozen import dataclass
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import devices_of
 from gpushard._movement.messages import buffer_sizes
 from gpushard._movement.plan import Plan
 from gpushard._runtime.launch import one_room, room_on
@@ -114,35 +113,3 @@ def prepare(plan: Plan) -> Prepared:
     kinds = frozenset([devices_of(tiling)[0].domain.kind for tiling in plan.sources])
     by_host = "unpinned_host" in {*kinds, places[0].domain.kind}
     return Prepared(plan, places[0].device.runtime, places, by_host, kinds)
-
-
-def prepared_plan(
-    runtime: Runtime,
-    make: Callable[..., Plan],
-    how: tuple[Any, ...],
-    sources: Sequence[ShardedBuffer] = (),
-) -> Prepared:
-    """Return what a planner makes of the runtime, `how` and the roots of sources; cached.
-
-    How much memory the sources keep alive is looked at only where the plan depends on it.
-    """
-    plans, key = runtime.plans, (make, how)
-    known: Prepared | None = plans.get(key)
-    if known is not None and not known.plan.kept.by_roots:
-        return known
-    roots = tuple([source.root_nbytes for source in sources])
-    prepared: Prepared | None = plans.get((key, roots))
-    if prepared is None:
-        prepared = new_plan(runtime, make, *how, roots)
-        if prepared.plan.kept.by_roots:
-            plans.put((key, roots), prepared, prepared.plan.nbytes)
-        if known is None:
-            plans.put(key, prepared, prepared.plan.nbytes)
-    return prepared
-
-
-def new_plan(runtime: Runtime, make: Callable[..., Plan], *how: Any) -> Prepared:
-    """Make a plan, and tell it which domains reach one another, and what there is for others."""
-    plan = make(runtime, *how)
-    pinned_bytes = runtime.settings.pinned_bytes
-    return prepare(dataclasses.replace(plan, reach=runtime.backend, pinned_bytes=pinned_bytes))

@@ -23,7 +23,7 @@ from collections.abc import Iterator, Sequence
 
 from gpushard._cache import remembering
 from gpushard._frozen import dataclass
-from gpushard._movement.planning.dims import Piece, identity, lift_piece
+from gpushard._movement.planning.dim_maps import Piece, identity, lift_piece
 from gpushard._typing import Shape
 
 Factors = tuple[tuple[int, int], ...]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._movement.planning.dims import Piece, identity
+from gpushard._movement.planning.dim_maps import Piece, identity
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._runtime.runtime import Runtime

@@ -21,8 +21,8 @@ import math
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._movement.planning.holders import cells_of
-from gpushard._movement.planning.maps import Side
+from gpushard._movement.planning.holdings import cells_of
+from gpushard._movement.planning.rearrangements import Side
 from gpushard._typing import IntArray, Shape
 
 
