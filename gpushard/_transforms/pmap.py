@@ -24,13 +24,9 @@ from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.jit.stages import Lowered
 from gpushard._transforms.mapping.device_axis import DeviceCall, DeviceFrame
 from gpushard._transforms.values.frames import frames
-from gpushard._transforms.values.signature import (
-    by_position,
-    check_axis_name,
-    check_function,
-    label_arguments,
-    title,
-)
+from gpushard._transforms.values.leaves import by_position, label_arguments
+from gpushard._transforms.values.mapped_axes import check_axis_name
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 _STATIC = "static_broadcasted_argnums"

@@ -27,8 +27,9 @@ from gpushard._transforms.mapping.groups import (
     sizes_of,
 )
 from gpushard._transforms.values.frames import Names, find_names, innermost
+from gpushard._transforms.values.leaves import check_leaf
 from gpushard._transforms.values.mapped import Mapped, as_mapped, mapped
-from gpushard._transforms.values.signature import check_axis, check_leaf
+from gpushard._transforms.values.mapped_axes import check_axis
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = [

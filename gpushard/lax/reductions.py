@@ -30,7 +30,7 @@ from gpushard._ops.table.sorting import LEXSORT, TOPK
 from gpushard._placement.arguments import as_value
 from gpushard._placement.public import public
 from gpushard._transforms.control_flow.prefix_scan import associative_scan
-from gpushard._transforms.values.signature import check_function
+from gpushard._transforms.values.user_functions import check_function
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.lax import elementwise

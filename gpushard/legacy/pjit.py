@@ -17,7 +17,8 @@ from gpushard._placement.defaults import get_mesh
 from gpushard._placement.device_put import device_put
 from gpushard._runtime.current import current
 from gpushard._transforms.jit.jit import Jitted, jit
-from gpushard._transforms.values.signature import by_position, check_function, title
+from gpushard._transforms.values.leaves import by_position
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, NoMeshError, ShardingError
 from gpushard.legacy.global_device_array import GlobalDeviceArray
 

@@ -21,18 +21,17 @@ from gpushard._transforms.jit.abstract import eval_shape
 from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.mapping.device_axis import DeviceFrame, list_sharding
 from gpushard._transforms.values.frames import Frame, Names, frames, innermost
-from gpushard._transforms.values.mapped import Mapped, mapped
-from gpushard._transforms.values.relabel import relabel
-from gpushard._transforms.values.signature import (
+from gpushard._transforms.values.leaves import (
     by_position,
-    check_function,
     check_leaf,
     each_result,
     is_array,
     label_arguments,
     match_container,
-    title,
 )
+from gpushard._transforms.values.mapped import Mapped, mapped
+from gpushard._transforms.values.relabel import relabel
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError, NoDeviceError, UnsupportedError
 from gpushard.legacy.parts import (
     Parts,

@@ -10,16 +10,9 @@ import numpy as np
 
 from gpushard import tree
 from gpushard._transforms.mapping.vmap import vmap
-from gpushard._transforms.values.signature import (
-    by_position,
-    check_axis,
-    check_function,
-    check_mapped_axes,
-    each_result,
-    label_arguments,
-    mapped_leaves,
-    title,
-)
+from gpushard._transforms.values.leaves import by_position, each_result, label_arguments
+from gpushard._transforms.values.mapped_axes import check_axis, check_mapped_axes, mapped_leaves
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import moveaxis
 

@@ -21,15 +21,9 @@ from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.jit.stages import Lowered
 from gpushard._transforms.values.doors import check_constant, enter, leave
 from gpushard._transforms.values.frames import Frame, NamedDim, Names
+from gpushard._transforms.values.leaves import check_leaf, each_result, label_arguments
 from gpushard._transforms.values.mapped import Mapped, as_mapped
-from gpushard._transforms.values.signature import (
-    check_function,
-    check_leaf,
-    each_result,
-    label_arguments,
-    place_of,
-    title,
-)
+from gpushard._transforms.values.user_functions import check_function, place_of, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.legacy.xmap_axes import (
     Entry,

@@ -9,7 +9,7 @@ from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.tracing.constraints import apply_shardings
-from gpushard._transforms.values.signature import check_leaf
+from gpushard._transforms.values.leaves import check_leaf
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.graphdef import path_text
 from gpushard.nnx.levels import Leveled

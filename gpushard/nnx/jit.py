@@ -23,12 +23,8 @@ from gpushard._transforms.jit.stages import Lowered
 from gpushard._transforms.tracing.constraints import apply_shardings, place_arguments
 from gpushard._transforms.tracing.trace import tracing
 from gpushard._transforms.values.frames import innermost
-from gpushard._transforms.values.signature import (
-    check_function,
-    imitate,
-    label_arguments,
-    title,
-)
+from gpushard._transforms.values.leaves import label_arguments
+from gpushard._transforms.values.user_functions import check_function, imitate, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nnx.argument_shardings import Places, check_aliases
 from gpushard.nnx.graph import clone

@@ -10,12 +10,8 @@ from gpushard import tree
 from gpushard._geometry.mesh import AbstractMesh, Mesh
 from gpushard._geometry.partition_spec import P
 from gpushard._transforms.mapping.shard_map import shard_map as of_arrays
-from gpushard._transforms.values.signature import (
-    by_position,
-    check_function,
-    parameter_names,
-    result_names,
-)
+from gpushard._transforms.values.leaves import by_position, result_names
+from gpushard._transforms.values.user_functions import check_function, parameter_names
 from gpushard.nnx.argument_shardings import Places, check_aliases
 from gpushard.nnx.jit import Missing
 from gpushard.nnx.module_arguments import Outside, call_with_graphs

@@ -24,7 +24,7 @@ from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import asarray
 from gpushard._placement.public import public
 from gpushard._transforms.mapping.vmap import vmap
-from gpushard._transforms.values.signature import check_function
+from gpushard._transforms.values.user_functions import check_function
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.grids import meshgrid

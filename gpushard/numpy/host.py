@@ -17,7 +17,7 @@ from gpushard._functions.shapes import element_count
 from gpushard._placement.creation import asarray, ones
 from gpushard._placement.device_put import device_get
 from gpushard._placement.npy import PathLike, checked_path
-from gpushard._transforms.values.signature import check_function
+from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 
 __all__ = [

@@ -53,8 +53,8 @@ from gpushard._transforms.graph.propagate import optimized
 from gpushard._transforms.tracing.executable import var_of
 from gpushard._transforms.tracing.trace import Trace, Tracer, tracing
 from gpushard._transforms.values.frames import Frame, Names, innermost, merge_names
+from gpushard._transforms.values.leaves import check_leaf
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, mapped
-from gpushard._transforms.values.signature import check_leaf
 from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.tree.treedef import exact_structure

@@ -36,7 +36,7 @@ from gpushard._transforms.graph.ops import Branch, Inline
 from gpushard._transforms.tracing.executable import prepare
 from gpushard._transforms.tracing.trace import run_or_record
 from gpushard._transforms.values.frames import innermost, merge_names, only_where
-from gpushard._transforms.values.signature import check_function, title
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["cond", "switch"]

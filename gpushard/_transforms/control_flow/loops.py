@@ -38,7 +38,7 @@ from gpushard._transforms.graph.ops import For, While
 from gpushard._transforms.tracing.executable import prepare
 from gpushard._transforms.tracing.trace import run_or_record
 from gpushard._transforms.values.frames import Frame, innermost, only_where
-from gpushard._transforms.values.signature import check_function, title
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentTypeError
 
 __all__ = ["fori_loop", "while_loop"]

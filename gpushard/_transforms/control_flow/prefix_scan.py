@@ -23,7 +23,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import CONCATENATE, RESHAPE, STACK
 from gpushard._transforms.control_flow.bodies import as_array, value_of
 from gpushard._transforms.values.frames import innermost
-from gpushard._transforms.values.signature import check_function
+from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError
 
 __all__ = ["associative_scan"]

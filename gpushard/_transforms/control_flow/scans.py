@@ -34,7 +34,7 @@ from gpushard._transforms.mapping.vmap import vmap
 from gpushard._transforms.tracing.executable import prepare, stack, var_of
 from gpushard._transforms.tracing.trace import Trace, run_or_record
 from gpushard._transforms.values.frames import innermost
-from gpushard._transforms.values.signature import check_function, title
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 __all__ = ["map", "scan"]

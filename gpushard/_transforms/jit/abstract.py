@@ -10,8 +10,9 @@ from gpushard._array.array import Array
 from gpushard._array.shape_dtype import ShapeDtypeStruct
 from gpushard._placement.device_put import device_put
 from gpushard._transforms.jit.jit import Jitted, jit
-from gpushard._transforms.values.signature import check_function, check_leaf
+from gpushard._transforms.values.leaves import check_leaf
 from gpushard._transforms.values.traced import TracedValue
+from gpushard._transforms.values.user_functions import check_function
 
 
 def make_jaxpr(

@@ -15,7 +15,8 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import SingleDeviceSharding
 from gpushard._placement.defaults import default_device, devices
 from gpushard._runtime.runtime import Device
-from gpushard._transforms.values.signature import by_position, label_arguments, title
+from gpushard._transforms.values.leaves import by_position, label_arguments
+from gpushard._transforms.values.user_functions import title
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 Chosen: TypeAlias = tuple[tuple[int, ...], tuple[str, ...]]

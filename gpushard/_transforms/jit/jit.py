@@ -44,14 +44,8 @@ from gpushard._transforms.tracing.executable import Executable, array_of, var_of
 from gpushard._transforms.tracing.fold import fold_constants
 from gpushard._transforms.tracing.trace import Trace, Tracer, inline_argument, tracing
 from gpushard._transforms.values.frames import innermost
-from gpushard._transforms.values.signature import (
-    check_function,
-    check_leaf,
-    flatten_arguments,
-    imitate,
-    result_names,
-    title,
-)
+from gpushard._transforms.values.leaves import check_leaf, flatten_arguments, result_names
+from gpushard._transforms.values.user_functions import check_function, imitate, title
 from gpushard.errors import ArgumentTypeError
 from gpushard.profiler import span
 from gpushard.tree.treedef import exact_structure

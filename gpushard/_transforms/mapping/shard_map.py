@@ -26,17 +26,11 @@ from gpushard._transforms.mapping.specs import (
 )
 from gpushard._transforms.values.doors import check_constant, enter_blocks, leave_blocks
 from gpushard._transforms.values.frames import Frame, Names, Source
+from gpushard._transforms.values.leaves import by_position, is_array, label_arguments, result_names
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along
+from gpushard._transforms.values.mapped_axes import check_axis
 from gpushard._transforms.values.relabel import Labels, labels
-from gpushard._transforms.values.signature import (
-    by_position,
-    check_axis,
-    check_function,
-    is_array,
-    label_arguments,
-    result_names,
-    title,
-)
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 

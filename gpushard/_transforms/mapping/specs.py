@@ -17,7 +17,7 @@ from gpushard._ops.rule import Splits
 from gpushard._placement.defaults import get_mesh
 from gpushard._transforms.mapping.device_axis import DeviceFrame
 from gpushard._transforms.values.frames import Frame, innermost, outwards
-from gpushard._transforms.values.signature import check_leaf, is_array
+from gpushard._transforms.values.leaves import check_leaf, is_array
 from gpushard._typing import Shape
 from gpushard.errors import (
     ArgumentError,

@@ -12,15 +12,9 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._placement.defaults import get_mesh
 from gpushard._transforms.values.doors import check_result, enter, leave
 from gpushard._transforms.values.frames import Frame, innermost
-from gpushard._transforms.values.signature import (
-    by_position,
-    check_axis_name,
-    check_function,
-    each_result,
-    label_arguments,
-    mapped_arguments,
-    title,
-)
+from gpushard._transforms.values.leaves import by_position, each_result, label_arguments
+from gpushard._transforms.values.mapped_axes import check_axis_name, mapped_arguments
+from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import MeshError
 
 _F = TypeVar("_F", bound=Callable[..., Any])

@@ -46,8 +46,8 @@ from gpushard._transforms.values.frames import (
     innermost,
     merge_names,
 )
+from gpushard._transforms.values.leaves import check_leaf
 from gpushard._transforms.values.mapped import Mapped, mapped
-from gpushard._transforms.values.signature import check_leaf
 from gpushard._transforms.values.traced import TracedValue, user_line
 from gpushard._typing import HostArray, Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, CallbackError, UnsupportedError

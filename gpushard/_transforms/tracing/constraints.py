@@ -20,8 +20,8 @@ from gpushard._placement.device_put import as_sharding, implicitly_put
 from gpushard._transforms.graph.steps import closed
 from gpushard._transforms.tracing.trace import Tracer
 from gpushard._transforms.values.frames import place_pending_dims
+from gpushard._transforms.values.leaves import check_leaf, match_container
 from gpushard._transforms.values.mapped import Mapped, mapped
-from gpushard._transforms.values.signature import check_leaf, match_container
 from gpushard.errors import ArgumentError, ShardingError
 
 __all__ = ["with_sharding_constraint"]

@@ -5,7 +5,9 @@
 - `mapped`: values with named dims in front, and the interpreter of operations on them.
 - `doors`: the way in, where dims of arguments get names, and the way out.
 - `relabel`: dims that mesh axes split become named dims, without a copy.
-- `signature`: the leaves of arguments and results, and their names in errors.
+- `leaves`: the leaves of arguments and results, and their names in errors.
+- `mapped_axes`: `in_axes`, and the checks of mapped axes.
+- `user_functions`: checks of functions to transform, and wrappers that look like them.
 - `captured`: containers around a function, which the function may read but not change.
 - `scopes`: names that users give to parts of a function.
 """

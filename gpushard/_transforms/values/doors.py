@@ -19,6 +19,7 @@ from gpushard._array.array import ConcreteArray
 from gpushard._ops.table.manipulation import transposed
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.values.frames import Frame, Names, Source, check_apart
+from gpushard._transforms.values.leaves import check_leaf, is_array
 from gpushard._transforms.values.mapped import (
     Mapped,
     as_mapped,
@@ -27,8 +28,9 @@ from gpushard._transforms.values.mapped import (
     mapped,
     sharding_of,
 )
+from gpushard._transforms.values.mapped_axes import check_axis
 from gpushard._transforms.values.relabel import Labels, relabel
-from gpushard._transforms.values.signature import check_axis, check_leaf, is_array, place_of
+from gpushard._transforms.values.user_functions import place_of
 from gpushard.errors import ArgumentError
 
 

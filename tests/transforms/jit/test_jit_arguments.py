@@ -18,7 +18,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
 from gpushard._transforms.jit import jit as module
-from gpushard._transforms.values.signature import parameter_names
+from gpushard._transforms.values.user_functions import parameter_names
 
 P = gs.P
 
