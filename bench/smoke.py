@@ -30,7 +30,7 @@ import gpushard.numpy as gnp
 from bench import machine
 from bench.records import AGAIN, FAILED, PASSED, SKIPPED, Part, add_part, gpu_is_lost, part_of
 from gpushard._cli.info import show_config
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend
 from gpushard._runtime.cuda.driver.libraries import installed_version
 from gpushard.config import Settings
 from gpushard.testing.runtime import using
@@ -54,7 +54,7 @@ class NotHere(Exception):
 @contextlib.contextmanager
 def gpu(partitions: int = 8, **settings: Any) -> Iterator[gs.Mesh]:
     """Divide GPU 0 within a `with` block, and yield a mesh of its partitions, `("x", "y")`."""
-    made = current.make_runtime(
+    made = choose_backend.make_runtime(
         dataclasses.replace(
             Settings.from_environment(),
             backend="cuda",

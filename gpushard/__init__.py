@@ -53,25 +53,17 @@ from gpushard._geometry.partition_spec import P, PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._movement.plan import Plan
 from gpushard._ops.gather_guard import gather_guard
-from gpushard._placement.defaults import (
+from gpushard._placement.default_placement import default_device, get_mesh, make_mesh, use_mesh
+from gpushard._placement.device_get import device_get
+from gpushard._placement.device_put import block_until_ready, device_put, register_placeable
+from gpushard._placement.devices import (
     default_backend,
-    default_device,
     device_count,
     devices,
-    get_mesh,
     local_device_count,
     local_devices,
-    make_mesh,
     process_count,
     process_index,
-    use_mesh,
-)
-from gpushard._placement.device_put import (
-    block_until_ready,
-    device_get,
-    device_put,
-    register_placeable,
-    reshard,
 )
 from gpushard._placement.make_array import (
     live_arrays,
@@ -80,6 +72,7 @@ from gpushard._placement.make_array import (
     make_array_from_single_device_arrays,
     num_addressable_indices,
 )
+from gpushard._placement.reshard import reshard
 from gpushard._runtime.current import configure
 from gpushard._runtime.runtime import Device
 from gpushard._version import __version__ as __version__
@@ -169,9 +162,10 @@ if TYPE_CHECKING:
     from gpushard import testing as testing
     from gpushard import tree_util as tree_util
     from gpushard._cli.info import show_config as show_config
+    from gpushard._placement.devices import empty_cache
     from gpushard._placement.npy import load, save
     from gpushard._placement.per_device import device_put_replicated, device_put_sharded, replicate
-    from gpushard._placement.prefetch import empty_cache, prefetch
+    from gpushard._placement.prefetch import prefetch
     from gpushard._transforms.jit.abstract import eval_shape as eval_shape
     from gpushard._transforms.jit.abstract import make_jaxpr as make_jaxpr
     from gpushard._transforms.jit.abstract import typeof as typeof

@@ -13,8 +13,8 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard._placement.defaults import get_mesh, use_mesh
-from gpushard._placement.device_put import reshard
+from gpushard._placement.default_placement import get_mesh, use_mesh
+from gpushard._placement.reshard import reshard
 
 __all__ = [
     "AbstractMesh", "AxisType", "GSPMDSharding", "Mesh", "NamedSharding", "P", "PartitionSpec",

@@ -25,7 +25,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import errors, legacy, random, special
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.cuda.driver.green_driver import GreenDriver
@@ -1573,7 +1573,7 @@ def setting(call: Callable[[World], Any], *words: str, **facts: Any) -> Case:
 
 def cuda_on(libraries: Libraries, **settings: Any) -> Callable[[World], Any]:
     """Return a call that asks for CUDA on a machine with these libraries."""
-    return lambda w: current.choose(
+    return lambda w: choose_backend.choose(
         Settings(backend="cuda", **settings), functools.partial(probe, libraries)
     )
 

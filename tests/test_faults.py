@@ -16,7 +16,7 @@ import gpushard as gs
 from gpushard._placement import device_put as device_put_module
 from gpushard._placement import make_array as make_array_module
 from gpushard._runtime import current
-from gpushard._runtime.current import make_runtime
+from gpushard._runtime.choose_backend import make_runtime
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.errors import ExecutionError, OutOfMemoryError

@@ -14,7 +14,7 @@ import gpushard as gs
 from bench.case import OURS, Case, Config, Sampler, Side, Target
 from bench.driver_calls import find_meter, shown
 from bench.measure import timed
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -46,7 +46,7 @@ def cases(config: Config) -> Iterator[Case]:
     base = dataclasses.replace(Settings.from_environment(), backend="cuda", gpus=(0,))
     for partitions in PARTITIONS:
         runtimes = {
-            column: current.make_runtime(
+            column: choose_backend.make_runtime(
                 dataclasses.replace(base, partitions=partitions, cuda_graphs=graphs)
             )
             for column, graphs in GRAPHS.items()

@@ -13,7 +13,7 @@ import numpy as np
 import gpushard as gs
 from bench.case import OURS, Case, Config, Side
 from bench.measure import timed
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -48,7 +48,7 @@ def cases(config: Config) -> Iterator[Case]:
         return
     base = dataclasses.replace(Settings.from_environment(), backend="cuda", partitions=1)
     runtimes = {
-        column: current.make_runtime(dataclasses.replace(base, nccl=mode))
+        column: choose_backend.make_runtime(dataclasses.replace(base, nccl=mode))
         for column, mode in MODES.items()
     }
     ends = (runtimes[NCCL].devices[n].memory_domain for n in (0, 1))

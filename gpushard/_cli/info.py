@@ -9,8 +9,8 @@ import functools
 import platform
 from collections.abc import Callable, Sequence
 
-from gpushard._placement.defaults import devices as every_device
-from gpushard._runtime import current
+from gpushard._placement.devices import devices as every_device
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.backend import DeviceInfo
 from gpushard._runtime.cuda.devices.nvml import GpuFacts, NvmlReport, read_nvml
 from gpushard._runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
@@ -91,7 +91,7 @@ def _versions(cuda: Availability | None) -> list[str]:
 
 def _backend(settings: Settings, look: Callable[[], Availability]) -> list[str]:
     try:
-        choice = current.choose(settings, look)
+        choice = choose_backend.choose(settings, look)
     except ConfigurationError as error:
         return [f"  none: {error}"]
     return [f"  {choice.name}: {choice.reason}"]

@@ -12,7 +12,8 @@ from gpushard._array import Array
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._functions.values import is_value, offered, view
 from gpushard._ops.scalars import KINDS, is_number
-from gpushard._placement.device_put import as_host_array, device_put, resharded
+from gpushard._placement.device_put import as_host_array, device_put
+from gpushard._placement.reshard import resharded
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 

@@ -29,7 +29,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.scalars import is_number
 from gpushard._ops.table import creation as rows
 from gpushard._placement.arguments import as_list, as_value, holds_value, host_data, settle
-from gpushard._placement.defaults import default_sharding, everywhere
+from gpushard._placement.default_placement import default_sharding, everywhere
 from gpushard._placement.device_put import as_sharding, device_put
 from gpushard._placement.joining import stack
 from gpushard._placement.public import public

@@ -1,4 +1,4 @@
-"""Place data on devices, move it between shardings, and read it back."""
+"""Place data on devices, and read the places that callers give."""
 
 from __future__ import annotations
 
@@ -11,18 +11,16 @@ import numpy as np
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
-from gpushard._array.key_array import KeyArray
 from gpushard._array.multiprocess_array import array_of
 from gpushard._functions.element_types import check_dtype
-from gpushard._functions.host_reads import concrete
 from gpushard._functions.values import is_traced
 from gpushard._geometry.memory_layout import Format
-from gpushard._geometry.named_sharding import NamedSharding, over_mesh
+from gpushard._geometry.named_sharding import over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._movement.buffer import devices_of, place_tiling
 from gpushard._movement.from_host import alias_host, from_host
-from gpushard._placement.defaults import default_sharding
+from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.runtime import Device, MemorySpace
 from gpushard._typing import HostArray
@@ -121,8 +119,11 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
             give_up(donated_arrays([x], "device_put", "donate"))
         return moved
     leaves, structure = tree.flatten(x)
-    places = _prefix(device, x, "device")
-    donations, aliases = _prefix(donate, x, "donate"), _prefix(may_alias, x, "may_alias")
+    places = places_of_leaves(device, x, "device")
+    donations, aliases = (
+        places_of_leaves(donate, x, "donate"),
+        places_of_leaves(may_alias, x, "may_alias"),
+    )
     given_up = [x for x, gives in zip(leaves, donations, strict=True) if gives]
     given_up = donated_arrays(given_up, "device_put", "donate")
     read = [_read_leaf(leaf) for leaf in leaves]
@@ -143,100 +144,6 @@ def implicitly_put(x: Any, what: str, device: Any = None) -> Any:
     if not isinstance(x, Array) and np.ndim(x):
         check_transfer(HOST_TO_DEVICE, f"an argument of {what} on the host", explicit=False)
     return device_put(x, device)
-
-
-@overload
-def device_get(x: Array) -> HostArray: ...
-
-
-@overload
-def device_get(x: Any) -> Any: ...
-
-
-def device_get(x: Any) -> Any:
-    """Copy the values of arrays to the host.
-
-    Args:
-      x: an array or a pytree. Random keys, and leaves that are not `Array`s, stay unchanged.
-
-    Returns:
-      Read-only NumPy arrays in the structure of `x`.
-
-    Raises:
-      ExecutionError: the work that computes a value failed.
-      TransferGuardError: a guard forbids even explicit transfers.
-
-    >>> import gpushard as gs
-    >>> device_get({"a": gs.device_put(np.arange(3))})
-    {'a': array([0, 1, 2])}
-    """
-    for leaf in tree.leaves(x):
-        if _has_host_value(leaf):
-            leaf.copy_to_host_async()
-    return tree.map(
-        lambda leaf: (
-            concrete(leaf, "device_get(x)", explicit=True) if _has_host_value(leaf) else leaf
-        ),
-        x,
-    )
-
-
-def _has_host_value(x: Any) -> bool:
-    return isinstance(x, Array) and not isinstance(x, KeyArray)
-
-
-def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
-    """Move arrays to other shardings, from shard to shard, without a copy on the host.
-
-    Args:
-      x: an `Array` or a pytree of arrays.
-      sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array, or a prefix pytree.
-      donate: whether to give up arrays in `x`. They are deleted when all have moved, which frees
-        memory that is not shared immediately; if one cannot move, they stay.
-
-    Returns:
-      Arrays in the structure of `x`.
-
-    Raises:
-      ArgumentTypeError: a leaf is not an `Array`.
-      ArgumentError: `x` has an array twice, and donates it.
-      ShardingError: a sharding does not fit a shape.
-
-    >>> import gpushard as gs
-    >>> mesh = gs.make_mesh((4, 2), ("x", "y"))
-    >>> x = gs.device_put(np.arange(16).reshape(4, 4), gs.NamedSharding(mesh, gs.P("x")))
-    >>> reshard(x, gs.P("y")).addressable_data(0).shape
-    (2, 4)
-    """
-    return resharded(x, sharding, "sharding", donate=donate)
-
-
-def resharded(x: _T, sharding: Any, argument: str, *, donate: bool = False) -> _T:
-    """Move arrays as `reshard` does; errors name the sharding `argument`."""
-    if isinstance(x, Array | KeyArray) and isinstance(sharding, Sharding):  # no trees
-        moved: Any = x._moved(sharding, "reshard(x, sharding)")
-        if donate:
-            give_up(donated_arrays([x], "reshard", "donate"))
-        alone: _T = moved
-        return alone
-    leaves, structure = tree.flatten(x)
-    places = _prefix(sharding, x, argument)
-    for leaf in leaves:
-        if not isinstance(leaf, Array):
-            raise ArgumentTypeError(
-                f"x holds a {type(leaf).__name__}; reshard moves gpushard arrays, use device_put "
-                "for other data",
-                argument="x",
-                type=type(leaf),
-            )
-    targets = [_target(*each, argument) for each in zip(leaves, places, strict=True)]
-    for leaf, target in zip(leaves, targets, strict=True):
-        place_tiling(target, leaf.shape)
-    given_up = donated_arrays(leaves, "reshard", "donate") if donate else []
-    results = [x._moved(to, "reshard(x, sharding)") for x, to in zip(leaves, targets, strict=True)]
-    give_up(given_up)
-    result: _T = tree.unflatten(structure, results)
-    return result
 
 
 def block_until_ready(x: _T) -> _T:
@@ -300,7 +207,8 @@ def as_host_array(x: Any, argument: str = "x") -> HostData:
     return array, weak
 
 
-def _prefix(prefix: Any, x: Any, argument: str) -> list[Any]:
+def places_of_leaves(prefix: Any, x: Any, argument: str) -> list[Any]:
+    """List the entry of a prefix tree for each leaf of `x`."""
     return tree.broadcast_prefix(prefix, x, lambda node: node is None, names=(argument, "x"))
 
 
@@ -329,9 +237,3 @@ def _put_leaf(x: Array | HostData, place: Any, may_alias: bool) -> Array:
     else:
         buffer = from_host(runtime, tiling, dtype, lambda index, shape: data[index])
     return array_of(ConcreteArray, buffer, sharding, committed=committed, weak_type=weak)
-
-
-def _target(x: Array, place: Any, argument: str) -> Sharding:
-    if isinstance(place, PartitionSpec) and isinstance(x.sharding, NamedSharding):
-        return x.sharding.with_spec(place)
-    return as_sharding(place, x.ndim, argument)

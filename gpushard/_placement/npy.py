@@ -23,7 +23,7 @@ from gpushard._functions.element_types import check_dtype
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.distinct_blocks import blocks_of
 from gpushard._movement.to_host import fetch
-from gpushard._placement.defaults import default_sharding
+from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_host_array, as_sharding
 from gpushard._placement.make_array import make_array_from_callback
 from gpushard._typing import HostArray

@@ -10,8 +10,8 @@ from gpushard._array.array import Array
 from gpushard._functions.argument_checks import integer
 from gpushard._geometry.older.listed_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
-from gpushard._placement.defaults import local_devices
 from gpushard._placement.device_put import device_put
+from gpushard._placement.devices import local_devices
 from gpushard._placement.make_array import make_array_from_single_device_arrays
 from gpushard._runtime.runtime import Device
 from gpushard.errors import (

@@ -1,4 +1,4 @@
-"""Move batches to devices in advance, and free unused memory."""
+"""Move batches to devices in advance."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gpushard._placement.device_put import device_put
-from gpushard._runtime import current
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 
@@ -73,22 +72,3 @@ def _put_ahead(batches: Iterator[Any], sharding: Any, size: int) -> Iterator[Any
             raise error
     finally:
         del error  # breaks a cycle: the error refers to this frame, which refers to the source
-
-
-def empty_cache() -> int:
-    """Return unused memory to the system, for other users of the device.
-
-    Memory of deleted arrays is cached for new ones. This call frees memory that is not in use at
-    this moment. Memory that is still being read or written stays.
-
-    Returns:
-      The number of bytes freed.
-
-    >>> import numpy as np
-    >>> from gpushard.testing import runtime
-    >>> with runtime(small_bytes=0):
-    ...     device_put(np.zeros(1024)).delete()
-    ...     empty_cache()
-    8192
-    """
-    return current.current().empty_cache()

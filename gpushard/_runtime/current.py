@@ -6,41 +6,15 @@ import atexit
 import copyreg
 import dataclasses
 import functools
-import importlib
 import threading
-from collections.abc import Callable
 from typing import Any
 
 from gpushard._cache import hold_while_forking
-from gpushard._frozen import dataclass
 from gpushard._options import offer
-from gpushard._runtime import forks
-from gpushard._runtime.backend import Backend, BackendFactory
-from gpushard._runtime.cuda.devices.probe import Availability, probe
-from gpushard._runtime.cuda.devices.selection import select
-from gpushard._runtime.host import HostBackend
+from gpushard._runtime.choose_backend import choose, make_runtime
 from gpushard._runtime.runtime import Device, Runtime
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, DeserializationError, ReentrantCallError
-
-
-def _cuda_backend(settings: Settings) -> Backend:
-    """Create the CUDA backend; its module needs CuPy, so it is imported only here."""
-    backend: Backend = importlib.import_module("gpushard._runtime.cuda.backend").CudaBackend(
-        settings
-    )
-    return backend
-
-
-def _with_checker(backend: Backend) -> Backend:
-    """Wrap a backend so that it looks for races; the module is imported only if it is asked for."""
-    checker: Backend = importlib.import_module("gpushard._runtime.checking.checker").Checker(
-        backend
-    )
-    return checker
-
-
-_BACKENDS: dict[str, BackendFactory] = {"host": HostBackend, "cuda": _cuda_backend}
 
 _LATER = {"enable_checks", "parallel_functions_output_gda"}
 """Settings that may change while devices are in use."""
@@ -53,60 +27,6 @@ hold_while_forking(_lock)
 _runtime: Runtime | None = None
 _making = False
 _settings: Settings | None = None
-
-
-@dataclass(frozen=True)
-class Choice:
-    """The backend in use, and why it was chosen."""
-
-    name: str  # "host" or "cuda"
-    reason: str  # for people
-
-
-def choose(settings: Settings, look: Callable[[], Availability] = probe) -> Choice:
-    """Choose the backend that the settings name, or the best one here.
-
-    Args:
-      settings: the settings; `backend`, `gpus` and `partitions` count.
-      look: returns whether CUDA can be used; not called if the settings name the host.
-
-    Raises:
-      ConfigurationError: the settings name CUDA, which cannot be used, or GPUs that do not exist.
-
-    >>> choose(Settings(backend="host"))
-    Choice(name='host', reason="backend='host' is set")
-    """
-    if settings.backend == "host":
-        return Choice("host", "backend='host' is set")
-    cuda = look()
-    if cuda.usable:
-        select(settings, cuda.gpus)
-        asked = "backend='cuda' is set; " if settings.backend else ""
-        return Choice("cuda", f"{asked}{cuda.reason}")
-    if settings.backend == "cuda":
-        raise ConfigurationError(
-            f"backend='cuda' cannot be used here: {cuda.reason}",
-            argument="backend",
-            value="cuda",
-            reason=cuda.reason,
-        )
-    return Choice("host", f"CUDA cannot be used: {cuda.reason}")
-
-
-def make_runtime(settings: Settings) -> Runtime:
-    """Create a runtime with the backend that the settings name, or the best one here.
-
-    Raises:
-      ConfigurationError: the settings do not fit this machine.
-    """
-    backend = _BACKENDS[choose(settings).name](settings)
-    try:
-        runtime = Runtime(settings, _with_checker(backend) if settings.check else backend)
-        forks.watch(runtime, backend)
-        return runtime
-    except BaseException:
-        backend.close()
-        raise
 
 
 def current() -> Runtime:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from gpushard import tree
 from gpushard._geometry.mesh import check_devices
-from gpushard._placement.defaults import local_devices
+from gpushard._placement.devices import local_devices
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.current import current
 from gpushard._runtime.runtime import Device, Runtime

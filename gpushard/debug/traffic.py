@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from gpushard._placement.defaults import local_devices
+from gpushard._placement.devices import local_devices
 
 __all__ = ["Traffic", "count_traffic"]
 

@@ -14,7 +14,7 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
 from gpushard._movement.from_host import alias_host, can_alias, from_host
 from gpushard._movement.planning.aliasing import ALIGNMENT
-from gpushard._placement.defaults import get_default_device
+from gpushard._placement.default_placement import get_default_device
 from gpushard._runtime.host import dlpack
 from gpushard._runtime.launch import Outputs, launch, room_on
 from gpushard._runtime.runtime import Device

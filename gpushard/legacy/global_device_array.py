@@ -13,7 +13,7 @@ from gpushard._functions.shapes import as_shape
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._placement.defaults import make_mesh
+from gpushard._placement.default_placement import make_mesh
 from gpushard._placement.device_put import device_put
 from gpushard._placement.make_array import (
     make_array_from_callback,

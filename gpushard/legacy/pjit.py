@@ -13,7 +13,7 @@ from gpushard._functions.values import is_traced
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec
-from gpushard._placement.defaults import get_mesh
+from gpushard._placement.default_placement import get_mesh
 from gpushard._placement.device_put import device_put
 from gpushard._runtime.current import current
 from gpushard._transforms.jit.jit import Jitted, jit

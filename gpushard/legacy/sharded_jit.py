@@ -15,8 +15,8 @@ from gpushard import tree
 from gpushard._frozen import dataclass
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
-from gpushard._placement.defaults import local_devices
 from gpushard._placement.device_put import implicitly_put
+from gpushard._placement.devices import local_devices
 from gpushard._transforms.jit.abstract import eval_shape
 from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.mapping.device_axis import DeviceFrame, list_sharding

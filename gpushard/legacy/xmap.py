@@ -13,8 +13,9 @@ from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
-from gpushard._placement.defaults import get_mesh, local_devices
+from gpushard._placement.default_placement import get_mesh
 from gpushard._placement.device_put import implicitly_put
+from gpushard._placement.devices import local_devices
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._transforms.jit.arguments import Options, check_numbers, indices_of
 from gpushard._transforms.jit.jit import jit

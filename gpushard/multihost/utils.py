@@ -12,8 +12,9 @@ from gpushard._array import Array
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._placement.defaults import local_devices
-from gpushard._placement.device_put import device_get, device_put
+from gpushard._placement.device_get import device_get
+from gpushard._placement.device_put import device_put
+from gpushard._placement.devices import local_devices
 from gpushard._placement.make_array import (
     global_shape_of,
     make_array_from_process_local_data,

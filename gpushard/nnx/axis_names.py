@@ -10,7 +10,7 @@ from gpushard._array.array import Array
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._placement.defaults import get_mesh
+from gpushard._placement.default_placement import get_mesh
 from gpushard._transforms.tracing.constraints import with_sharding_constraint
 from gpushard._transforms.values.frames import innermost
 from gpushard._typing import Shape

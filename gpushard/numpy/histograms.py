@@ -22,7 +22,7 @@ from gpushard._ops.table import histograms
 from gpushard._ops.table.creation import ARANGE
 from gpushard._placement.arguments import as_value, host_data, settle
 from gpushard._placement.creation import create_on
-from gpushard._placement.defaults import default_sharding
+from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_sharding
 from gpushard._placement.public import public
 from gpushard.dtypes import is_custom, kind_of, result_type, wide

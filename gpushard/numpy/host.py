@@ -15,7 +15,7 @@ from gpushard._functions.docstrings import described
 from gpushard._functions.element_types import as_dtype
 from gpushard._functions.shapes import element_count
 from gpushard._placement.creation import asarray, ones
-from gpushard._placement.device_put import device_get
+from gpushard._placement.device_get import device_get
 from gpushard._placement.npy import PathLike, checked_path
 from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._placement.defaults import devices, get_default_device
+from gpushard._placement.default_placement import get_default_device
+from gpushard._placement.devices import devices
 from gpushard._runtime.runtime import Device
 from gpushard.errors import ArgumentError
 

@@ -9,7 +9,7 @@ from gpushard._functions.values import is_traced, is_value, wanted
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Params, Row
-from gpushard._placement.defaults import default_sharding, everywhere
+from gpushard._placement.default_placement import default_sharding, everywhere
 from gpushard._placement.device_put import as_sharding, device_put
 from gpushard._typing import Shape
 

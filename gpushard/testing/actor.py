@@ -20,11 +20,12 @@ from gpushard._movement.update import update
 from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._ops.bind import bind
 from gpushard._ops.table import manipulation
-from gpushard._placement.device_put import device_put, reshard
+from gpushard._placement.device_put import device_put
 from gpushard._placement.make_array import (
     make_array_from_callback,
     make_array_from_single_device_arrays,
 )
+from gpushard._placement.reshard import reshard
 from gpushard._runtime import current
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._typing import HostArray, Shape

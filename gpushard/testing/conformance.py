@@ -18,7 +18,8 @@ from gpushard._array.array import Array
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._placement.device_put import device_put, reshard
+from gpushard._placement.device_put import device_put
+from gpushard._placement.reshard import reshard
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Memory

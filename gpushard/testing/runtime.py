@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -50,7 +50,7 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
         if environment.backend == "cuda":
             divided = divide(chosen.host_devices, chosen.host_domains, probe().gpus)
             chosen = dataclasses.replace(environment, **{**settings, **divided})
-    started = current.make_runtime(chosen)
+    started = choose_backend.make_runtime(chosen)
     with using(started):
         yield started
     races: list[str] = getattr(started.backend, "races", [])

@@ -23,9 +23,9 @@ import gpushard as gs
 from bench.case import Config
 from bench.groups import gpu_nccl
 from bench.measure import measure
+from gpushard._runtime.choose_backend import make_runtime
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.nccl import Communicators, Parcel
-from gpushard._runtime.current import make_runtime
 from gpushard._runtime.failures import WorkFailure
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings

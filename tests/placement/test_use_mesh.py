@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._placement.defaults import cut_spec, spread
+from gpushard._placement.default_placement import cut_spec, spread
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from gpushard.testing import runtime
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import choose_backend, current
 from gpushard._runtime.cuda.devices.probe import Availability
 from gpushard._runtime.host.backend import HostBackend
 from gpushard.config import BACKENDS, Settings
@@ -30,11 +30,11 @@ def test_a_backend_that_is_named_is_used_or_refused(backend: str | None, usable:
     look = lambda: CUDA if usable else NO_CUDA  # noqa: E731
     if (backend, usable) == ("cuda", False):
         with pytest.raises(ConfigurationError, match=r"no GPU today; buy one$") as caught:
-            current.choose(settings, look)
+            choose_backend.choose(settings, look)
         facts = (caught.value.argument, caught.value.value, caught.value.reason)
         assert facts == ("backend", "cuda", NO_CUDA.reason)
         return
-    choice = current.choose(settings, look)
+    choice = choose_backend.choose(settings, look)
     assert choice.name == (backend or ("cuda" if usable else "host"))
     assert (f"backend={backend!r} is set" in choice.reason) == (backend is not None)
     if backend != "host":
@@ -45,7 +45,7 @@ def test_who_names_the_host_asks_nothing_of_cuda() -> None:
     def look() -> Availability:
         raise AssertionError("looked for CUDA")
 
-    assert current.choose(Settings(backend="host"), look).name == "host"
+    assert choose_backend.choose(Settings(backend="host"), look).name == "host"
 
 
 @pytest.mark.parametrize("backend", [None, "cuda"])
@@ -57,9 +57,9 @@ def test_gpus_that_are_not_there_are_refused_before_the_backend_is_loaded(
     backend: str | None, settings: dict, argument: str
 ) -> None:
     with pytest.raises(ConfigurationError, match="2") as caught:
-        current.choose(Settings(backend=backend, **settings), lambda: CUDA)
+        choose_backend.choose(Settings(backend=backend, **settings), lambda: CUDA)
     assert caught.value.argument == argument
-    assert current.choose(Settings(**settings), lambda: NO_CUDA).name == "host"
+    assert choose_backend.choose(Settings(**settings), lambda: NO_CUDA).name == "host"
 
 
 @pytest.mark.parametrize("backend", [None, "cuda"])
@@ -94,7 +94,7 @@ def test_the_host_is_used_where_cuda_is_not(monkeypatch: pytest.MonkeyPatch) -> 
     with runtime(backend=None) as made:
         assert made.backend.name == "host"
     with pytest.raises(ConfigurationError, match="no GPU is visible"):
-        current.make_runtime(Settings(backend="cuda"))
+        choose_backend.make_runtime(Settings(backend="cuda"))
 
 
 def test_runtimes_for_tests_are_on_the_host_unless_told(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,7 +120,7 @@ def test_nothing_of_the_backend_is_loaded_before_it_is_chosen() -> None:
 
 
 def test_a_choice_is_a_value() -> None:
-    choice = current.choose(Settings(), lambda: CUDA)
+    choice = choose_backend.choose(Settings(), lambda: CUDA)
     assert dataclasses.asdict(choice) == {"name": "cuda", "reason": "2 GPUs, as new"}
 
 
@@ -137,7 +137,7 @@ def test_a_runtime_that_cannot_be_watched_closes_its_backend(
     monkeypatch.setattr(current.forks, "watch", refuse)
     monkeypatch.setattr(HostBackend, "close", lambda backend: closed.append(backend))
     with pytest.raises(MemoryError, match="no room"):
-        current.make_runtime(Settings(backend="host"))
+        choose_backend.make_runtime(Settings(backend="host"))
     monkeypatch.undo()
     assert len(watched) == 1 and closed == watched
     watched[0].close()

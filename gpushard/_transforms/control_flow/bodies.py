@@ -46,7 +46,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.row import Runnable
 from gpushard._ops.table.elementwise import COPY, WHERE
 from gpushard._ops.table.manipulation import RESHAPE
-from gpushard._placement.defaults import default_sharding, surroundings
+from gpushard._placement.default_placement import default_sharding, surroundings
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Var
 from gpushard._transforms.graph.propagate import optimized

@@ -13,7 +13,8 @@ import numpy as np
 from gpushard import tree
 from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import SingleDeviceSharding
-from gpushard._placement.defaults import default_device, devices
+from gpushard._placement.default_placement import default_device
+from gpushard._placement.devices import devices
 from gpushard._runtime.runtime import Device
 from gpushard._transforms.values.leaves import by_position, label_arguments
 from gpushard._transforms.values.user_functions import title

@@ -29,7 +29,7 @@ from gpushard._array.shape_dtype import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._cache import BoundedCache, exact_key
 from gpushard._frozen import dataclass
 from gpushard._options import DISABLE_JIT, LOG_COMPILES
-from gpushard._placement.defaults import default_sharding, surroundings
+from gpushard._placement.default_placement import default_sharding, surroundings
 from gpushard._placement.device_put import device_put, implicitly_put
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.runtime import Device

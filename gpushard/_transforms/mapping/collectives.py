@@ -33,7 +33,7 @@ from gpushard._ops.rule import Rule
 from gpushard._ops.table.creation import ARANGE
 from gpushard._ops.table.manipulation import PERMUTE, RESHAPE, transposed
 from gpushard._ops.table.reductions import SUM
-from gpushard._placement.defaults import default_sharding
+from gpushard._placement.default_placement import default_sharding
 from gpushard._transforms.values.frames import NamedDim, Names, innermost, merge_names
 from gpushard._transforms.values.mapped import (
     Mapped,

@@ -31,7 +31,7 @@ from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.table.packed_keys import UNPACK
-from gpushard._placement.defaults import default_sharding
+from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_sharding, device_put
 from gpushard._runtime import current
 from gpushard._transforms.graph.graph import Var

@@ -1,4 +1,4 @@
-"""Mapped axes of arguments (`in_axes`): match them with leaves, and check that they have one size."""
+"""Match mapped axes (`in_axes`) with the leaves of arguments, and check that they have one size."""
 
 from __future__ import annotations
 

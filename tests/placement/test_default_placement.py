@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._placement.defaults import everywhere
+from gpushard._placement.default_placement import everywhere
 from gpushard.errors import ArgumentTypeError, ShardingError
 from gpushard.testing import runtime
 

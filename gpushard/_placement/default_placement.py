@@ -1,4 +1,4 @@
-"""The devices of this process, and the default placement of new data."""
+"""The default placement of new data: a device, or a mesh and a spec."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from gpushard._geometry.mesh import (
     create_device_mesh,
     current_mesh,
     mesh_around,
-    provide_devices,
     provide_mesh,
 )
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._options import Option, offer
+from gpushard._placement.devices import default_backend, local_devices
 from gpushard._runtime import current
-from gpushard._runtime.runtime import Device, Runtime
+from gpushard._runtime.runtime import Device
 from gpushard._typing import Shape
-from gpushard.errors import ArgumentTypeError, MeshError, NoDeviceError
+from gpushard.errors import ArgumentTypeError, MeshError
 
 
 @dataclass(frozen=True)
@@ -45,71 +45,6 @@ _default = Option("default_placement", None)
 _REPLICATED = PartitionSpec()
 
 
-def devices(backend: str | None = None) -> list[Device]:
-    """List the devices of all processes.
-
-    Args:
-      backend: a platform, "cpu" or "gpu", to list only its devices.
-
-    Raises:
-      NoDeviceError: the platform has no devices.
-
-    >>> len(devices()) == device_count()
-    True
-    """
-    every = current.current().devices
-    if backend is not None and backend not in (known := sorted({d.platform for d in every})):
-        raise NoDeviceError.refusing(
-            "backend", backend, f"has no devices here; there are {', '.join(known)}"
-        )
-    return list(every)
-
-
-def local_devices(backend: str | None = None) -> list[Device]:
-    """List the devices of this process.
-
-    Args:
-      backend: a platform, "cpu" or "gpu", to list only its devices.
-    """
-    return [device for device in devices(backend) if device.is_addressable]
-
-
-provide_devices(local_devices)
-
-
-def device_count(backend: str | None = None) -> int:
-    """Return the number of devices of all processes.
-
-    Args:
-      backend: a platform, "cpu" or "gpu", to count only its devices.
-    """
-    return len(devices(backend))
-
-
-def local_device_count(backend: str | None = None) -> int:
-    """Return the number of devices of this process.
-
-    Args:
-      backend: a platform, "cpu" or "gpu", to count only its devices.
-    """
-    return len(local_devices(backend))
-
-
-def process_index() -> int:
-    """Return the number of this process."""
-    return Runtime.process_index
-
-
-def process_count() -> int:
-    """Return the number of processes that share the devices."""
-    return 1
-
-
-def default_backend() -> str:
-    """Return the platform of the devices: "cpu" or "gpu"."""
-    return current.current().backend.platform
-
-
 @contextlib.contextmanager
 def default_device(device: Device | str | None) -> Iterator[None]:
     """Put new data on `device` in a `with` block, unless a call chooses another placement.
@@ -123,7 +58,7 @@ def default_device(device: Device | str | None) -> Iterator[None]:
       NoDeviceError: the platform has no devices.
 
     >>> import gpushard as gs
-    >>> with default_device(devices()[1]):
+    >>> with default_device(gs.devices()[1]):
     ...     gs.device_put(1.0).device.id
     1
     """
