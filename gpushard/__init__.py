@@ -120,7 +120,7 @@ _FROM = {
     "device_put_replicated": "gpushard._placement.per_device",
     "device_put_sharded": "gpushard._placement.per_device",
     "effects_barrier": "gpushard._transforms.tracing.callbacks",
-    "empty_cache": "gpushard._placement.prefetch",
+    "empty_cache": "gpushard._placement.devices",
     "from_dlpack": "gpushard.interop",
     "io_callback": "gpushard._transforms.tracing.callbacks",
     "load": "gpushard._placement.npy",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,8 @@ from gpushard._array.assignment import assign, renew
 from gpushard._array.conversions import Conversions
 from gpushard._array.data import Data, Handle, KnownShards, Turned, handle, is_gone, shard_of
 from gpushard._array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_transfer
+from gpushard._array.host_value import copy_to_host_async, value_at_hand, value_on_host
+from gpushard._array.indexing import Indexing
 from gpushard._array.library_protocols import Protocols
 from gpushard._array.methods import Methods
 from gpushard._array.pickling import rebuild
@@ -20,8 +21,6 @@ from gpushard._array.shard import Shards
 from gpushard._array.text import describe, describe_deleted
 from gpushard._array.views import is_called_by_library, view
 from gpushard._functions.host_reads import Concrete, concrete
-from gpushard._functions.index_parsing import parse
-from gpushard._functions.indexing import read
 from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
@@ -29,15 +28,12 @@ from gpushard._geometry.sharding import GridSharding, Sharding, SingleDeviceShar
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.plan import Plan
 from gpushard._movement.reshard import move, plan_for
-from gpushard._movement.to_host import HostRead, StagedRead, read_host, start_read
-from gpushard._ops.table.manipulation import INDEX
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Shape, shown_as
 from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
-from gpushard.profiler import span
 
 
-class Array(Shards, Conversions, Protocols, Methods):
+class Array(Shards, Indexing, Conversions, Protocols, Methods):
     """An array spread over devices as its sharding says.
 
     Arrays are values: an operation on one array never changes another. `x[index] = value` gives `x`
@@ -219,68 +215,6 @@ class Array(Shards, Conversions, Protocols, Methods):
         """
         raise self._without_data(what)
 
-    def __getitem__(self, index: Any) -> Array:
-        """Return the part that an index selects, as in NumPy; it stays on the devices.
-
-        Integers, slices, `...` and None select a part. Integer arrays and lists, on the host or
-        sharded, and masks select elements: see `gpushard._functions.indexing`. Positions out of
-        bounds raise. To check positions on devices, and to count the elements of a mask, the host
-        reads one number. `x.at[index].get(mode=...)` does not check.
-
-        Raises:
-          ArrayIndexError: the index does not fit the array, or a position is out of bounds.
-        """
-        parsed, arrays = parse(self._shape, index)
-        if arrays:
-            return read(self, parsed, arrays)
-        part: Array = view(self, INDEX, (parsed.entries,))
-        return part
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        """Replace a part of this array, as in NumPy: the array gets a new value.
-
-        Everything else that shares memory with this array keeps its value. If nothing shares the
-        memory, the part is written in place. Two threads that assign to one array at once need a
-        lock: each reads a complete value, but one of the two assignments may be lost. An
-        uncommitted array moves to the devices of committed indices and values with dims.
-
-        Args:
-          index: an index as in NumPy. With arrays in it, the array gets a new block of memory.
-            `x[mask] = value` with one value for all selected elements moves nothing.
-          value: a number, an array of gpushard, or an argument of `numpy.asarray`. It is broadcast
-            to the part, and converted to the dtype as in NumPy. If an element gets several values,
-            the last one stays.
-
-        Raises:
-          ArrayIndexError: the index has too many entries, or a position is out of bounds.
-          ArgumentError: the value cannot be broadcast to the part.
-          ArgumentTypeError: the value cannot be converted.
-          ArgumentRangeError: a Python integer does not fit into the dtype.
-          DeletedArrayError: this array, or the value, was deleted.
-          OutOfMemoryError: a device has no room for new blocks.
-        """
-        raise self._without_data("x[index] = value")
-
-    def __iter__(self) -> Iterator[Array]:
-        """Yield the parts along the first dim; they stay on the devices."""
-        if not self._shape:
-            raise TypeError("iteration over a 0-d array")
-        rest = tuple([(0, 1, n) for n in self._shape[1:]])
-        return (view(self, INDEX, ((i, *rest),)) for i in range(self._shape[0]))
-
-    def __len__(self) -> int:
-        if not self._shape:
-            raise TypeError("len() of unsized object")
-        return self._shape[0]
-
-    def __array__(
-        self, dtype: Any = None, context: None = None, copy: bool | None = None
-    ) -> HostArray:
-        value = concrete(self, "numpy.asarray(x)", explicit=False)
-        if copy:
-            return np.array(value, dtype=dtype)
-        return np.asarray(value, dtype=dtype, copy=copy)
-
     @property
     def device_buffer(self) -> Any:
         """Gone; raises with the new name."""
@@ -291,13 +225,7 @@ class Array(Shards, Conversions, Protocols, Methods):
         """Gone; raises with the new name."""
         raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
 
-    def copy_to_host_async(self) -> None:
-        """Start to copy the value to the host for a later read; never waits."""
-        data = self._held()
-        if data.host is None:
-            check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
-            with span("copy_to_host_async"):
-                data.host = start_read(data.buffer)
+    copy_to_host_async = copy_to_host_async
 
     def delete(self) -> None:
         """Free the array's memory, unless other arrays share it; a second call has no effect."""
@@ -342,6 +270,8 @@ class ConcreteArray(Handle, Array, Concrete):
 
     __setitem__ = assign
     _renew = renew
+    _concrete = value_on_host
+    _at_hand = value_at_hand
     _viewed = view  # remembers the array that a part was taken from
 
     def __init__(
@@ -380,25 +310,6 @@ class ConcreteArray(Handle, Array, Concrete):
         check_transfer(DEVICE_TO_DEVICE, what, explicit=True)
         moved = move(data, sharding.tiling(self._shape))
         return type(self)(moved, sharding, weak_type=self._weak_type)
-
-    def _concrete(self, why: str, explicit: bool | None) -> HostArray:
-        data = self._held()
-        host = data.host  # read once: another thread may change it
-        if host is None:
-            if explicit is not None:
-                check_transfer(DEVICE_TO_HOST, why, explicit=explicit)
-            with span("Array._value"):
-                host = data.host = read_host(data.buffer)
-        elif isinstance(host, HostRead | StagedRead):
-            with span("Array._value"):
-                host = data.host = host.wait()
-        return host
-
-    def _at_hand(self, why: str) -> HostArray | None:
-        runtime = self._held().runtime
-        if self.nbytes > runtime.settings.inline_bytes or not runtime.backend.host_readable:
-            return None
-        return self._concrete(why, None)
 
     def __repr__(self) -> str:
         if is_gone(self._data):

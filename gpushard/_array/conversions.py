@@ -1,4 +1,4 @@
-"""Convert arrays to Python values; all conversions read the value on the host."""
+"""Convert arrays to NumPy arrays and Python values; all conversions read `host_value`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from gpushard._array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard._array.text import array_text
 from gpushard._functions.host_reads import concrete
 from gpushard._movement.buffer import ShardedBuffer
+from gpushard._typing import HostArray
 from gpushard.errors import ArgumentError, ArrayIndexError, ExportError
 
 _WRITABLE = 1  # `inspect.BufferFlags.WRITABLE` of Python 3.12
@@ -29,6 +30,14 @@ class Conversions(abc.ABC):
     @abc.abstractmethod
     def _live(self) -> ShardedBuffer:
         """Return the data, unless the array was deleted."""
+
+    def __array__(
+        self, dtype: Any = None, context: None = None, copy: bool | None = None
+    ) -> HostArray:
+        value = concrete(self, "numpy.asarray(x)", explicit=False)
+        if copy:
+            return np.array(value, dtype=dtype)
+        return np.asarray(value, dtype=dtype, copy=copy)
 
     def item(self, *args: int) -> Any:
         """Return one element as a Python scalar, as `numpy.ndarray.item` does.
