@@ -34,9 +34,9 @@ def value_at_hand(x: Any, why: str) -> HostArray | None:
     return value
 
 
-def copy_to_host_async(x: Any) -> None:
+def copy_to_host_async(self: Any) -> None:
     """Start to copy the value to the host for a later read; never waits."""
-    data = x._held()
+    data = self._held()
     if data.host is None:
         check_transfer(DEVICE_TO_HOST, "copy_to_host_async()", explicit=True)
         with span("copy_to_host_async"):
