@@ -16,7 +16,7 @@ from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.basic_index import out_of_bounds
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import ASTYPE, CLIP, ufunc_row
-from gpushard._ops.table.positions import FURTHEST
+from gpushard._ops.table.furthest import FURTHEST
 from gpushard._typing import HostArray, Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
 

@@ -44,7 +44,7 @@ from gpushard._ops.table.elementwise import WHERE, ufunc_row
 from gpushard._ops.table.gather import GATHER
 from gpushard._ops.table.manipulation import RESHAPE, STACK
 from gpushard._ops.table.manipulation import index as index_part
-from gpushard._ops.table.positions import NONZERO
+from gpushard._ops.table.nonzero import NONZERO
 from gpushard._ops.table.reductions import COUNT_NONZERO
 from gpushard._typing import Shape
 from gpushard.dtypes import iinfo, kind_of, result_type

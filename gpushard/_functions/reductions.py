@@ -17,7 +17,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
-from gpushard._ops.table import elementwise, manipulation, reductions
+from gpushard._ops.table import argmin_argmax, elementwise, manipulation, moments, reductions
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard.dtypes import kind_of, wide
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError, TracedValueError
@@ -92,7 +92,7 @@ def mean(
     if not all_take_part(where):
         refuse_out("mean", out)
         return _mean_of(a, where, axis, dtype, keepdims, out_sharding)
-    return _reduced(reductions.MEAN, a, axis, out, keepdims, _kind(a, dtype), out_sharding)
+    return _reduced(moments.MEAN, a, axis, out, keepdims, _kind(a, dtype), out_sharding)
 
 
 def var(
@@ -117,7 +117,7 @@ def var(
     taken = correction_of(ddof, correction, "var")
     x = in_type(a, dtype)
     if all_take_part(where) and mean is None:
-        return _reduced(reductions.VAR, x, axis, out, keepdims, taken, out_sharding)
+        return _reduced(moments.VAR, x, axis, out, keepdims, taken, out_sharding)
     return variance_of(x, where, mean, axis, taken, keepdims, "var", out_sharding)
 
 
@@ -143,7 +143,7 @@ def std(
     taken = correction_of(ddof, correction, "std")
     x = in_type(a, dtype)
     if all_take_part(where) and mean is None:
-        return _reduced(reductions.STD, x, axis, out, keepdims, taken, out_sharding)
+        return _reduced(moments.STD, x, axis, out, keepdims, taken, out_sharding)
     return bind(_ROOT, (variance_of(x, where, mean, axis, taken, keepdims, "std", out_sharding),))
 
 
@@ -222,7 +222,7 @@ def argmin(
       axis: the axis; None for all elements in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmin")
-    return _reduced(reductions.ARGMIN, a, axes, out, keepdims, None, out_sharding)
+    return _reduced(argmin_argmax.ARGMIN, a, axes, out, keepdims, None, out_sharding)
 
 
 def argmax(
@@ -234,7 +234,7 @@ def argmax(
       axis: the axis; None for all elements in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmax")
-    return _reduced(reductions.ARGMAX, a, axes, out, keepdims, None, out_sharding)
+    return _reduced(argmin_argmax.ARGMAX, a, axes, out, keepdims, None, out_sharding)
 
 
 def count_nonzero(

@@ -13,7 +13,7 @@ from gpushard._functions.host_reads import concrete
 from gpushard._functions.shapes import check_vector
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
-from gpushard._ops.table import signals as rows
+from gpushard._ops.table.polynomials import POLY, POLYDIV
 from gpushard._placement.arguments import as_value, host_data
 from gpushard._placement.creation import zeros, zeros_like
 from gpushard._placement.public import public
@@ -132,7 +132,7 @@ def polydiv(
             raise ArgumentError(
                 f"polydiv: {name} has no coefficients; give one at least", argument=name
             )
-    quotient, rest = bind(rows.POLYDIV, [p + 0.0 for p in vectors])
+    quotient, rest = bind(POLYDIV, [p + 0.0 for p in vectors])
     if _trims(trim_leading_zeros, vectors) and rest.shape[0] > 1:
         large = ew.abs(rest) > 1e-8
         first = ew.where(statistical.any(large), statistical.argmax(large), rest.shape[0] - 1)
@@ -329,7 +329,7 @@ def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
             argument="seq_of_zeros",
             shape=zeros.shape,
         )
-    return bind(rows.POLY, (zeros if kind_of(zeros.dtype) in "fc" else zeros.astype(np.float64),))
+    return bind(POLY, (zeros if kind_of(zeros.dtype) in "fc" else zeros.astype(np.float64),))
 
 
 @public

@@ -14,12 +14,15 @@ from gpushard._ops.aval import Aval
 from gpushard._ops.index_arrays import Indexed
 from gpushard._ops.row import Row, Site
 from gpushard._ops.table import (
+    argmin_argmax,
     creation,
     elementwise,
+    furthest,
     gather,
     histograms,
+    moments,
     nan_moments,
-    positions,
+    nonzero,
     random,
     random_keys,
     random_order,
@@ -41,9 +44,9 @@ RANDOM = [
 
 
 OTHERS = [
-    gather.GATHER, scatter.SCATTER, positions.NONZERO, positions.FURTHEST, histograms.BINCOUNT,
-    histograms.HISTOGRAM, reductions.ARGMIN, reductions.ARGMAX, reductions.NANMIN,
-    reductions.NANMAX, reductions.COUNT_NONZERO, reductions.MEAN, reductions.VAR, reductions.STD,
+    gather.GATHER, scatter.SCATTER, nonzero.NONZERO, furthest.FURTHEST, histograms.BINCOUNT,
+    histograms.HISTOGRAM, argmin_argmax.ARGMIN, argmin_argmax.ARGMAX, reductions.NANMIN,
+    reductions.NANMAX, reductions.COUNT_NONZERO, moments.MEAN, moments.VAR, moments.STD,
     nan_moments.NANMEAN, nan_moments.NANVAR, nan_moments.NANSTD, elementwise.WHERE,
     elementwise.CLIP, elementwise.ROUND, elementwise.IMAG, elementwise.VIEW, creation.TRIL,
     creation.TRIU, elementwise.NAN_TO_NUM,

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gpushard._ops.aval import Aval
-from gpushard._ops.prng import giles
+from gpushard._ops.prng import erfinv_coefficients
 from gpushard._ops.row import Row, Site
 from gpushard._ops.table import random
 from tests.kernels.harness import KERNELS, SANITIZERS, build, run
@@ -114,4 +114,6 @@ def test_coefficients_are_those_of_the_host() -> None:
     text = (KERNELS / "random.cuh").read_text()
     tables = re.findall(r"constexpr (?:float|double) k\w+\[\] = \{(.*?)\}", text, re.DOTALL)
     found = [tuple(float(n.rstrip("f")) for n in re.findall(r"[-\d.ef]+", t)) for t in tables]
-    assert found == [piece.coefficients for piece in (*giles.SINGLE, *giles.DOUBLE)]
+    assert found == [
+        piece.coefficients for piece in (*erfinv_coefficients.SINGLE, *erfinv_coefficients.DOUBLE)
+    ]

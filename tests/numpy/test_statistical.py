@@ -10,7 +10,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard._ops.aval import Aval
 from gpushard._ops.row import Site
-from gpushard._ops.table import reductions
+from gpushard._ops.table import argmin_argmax, reductions
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 from tests.numpy.compare import LAYOUTS, agree, memory_of, placed, put, same
 from tests.traffic import received
@@ -158,7 +158,7 @@ def test_what_an_initial_number_must_not_be() -> None:
 def test_positions_and_counts_copy_nothing() -> None:
     data = np.random.default_rng(0).random((128, 256))
     site = Site(((0, 0),), (0,), (128,))
-    kernel = reductions.ARGMIN.kernel(np, (Aval(data.shape, data.dtype),), ((-1,), False, None))
+    kernel = argmin_argmax.ARGMIN.kernel(np, (Aval(data.shape, data.dtype),), ((-1,), False, None))
     assert memory_of(kernel, site, data) < 40 * len(data)
     mask = data > 0.5
     every = ((-2, -1), False, None)

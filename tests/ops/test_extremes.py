@@ -9,7 +9,7 @@ import gpushard as gs
 from gpushard import testing
 from gpushard._ops.aval import Aval
 from gpushard._ops.row import Site
-from gpushard._ops.table.reductions import ARGMAX, ARGMIN
+from gpushard._ops.table.argmin_argmax import ARGMAX, ARGMIN
 from tests.traffic import received
 
 P = gs.P

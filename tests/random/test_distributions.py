@@ -10,8 +10,9 @@ from scipy import special, stats
 
 import gpushard as gs
 from gpushard import random
-from gpushard._ops.prng import giles
-from gpushard._ops.prng.special import _polynomial, erf, erfinv, log_factorial
+from gpushard._ops.prng import erfinv_coefficients
+from gpushard._ops.prng.error_functions import _polynomial, erf, erfinv
+from gpushard._ops.prng.rejection import log_factorial
 from gpushard._ops.table import random as rows
 from gpushard._ops.table.random_order import _rounds
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -413,7 +414,8 @@ def test_special_functions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("pieces", "last", "close"), [(giles.DOUBLE, 36, 4e-15), (giles.SINGLE, 16, 2e-6)]
+    ("pieces", "last", "close"),
+    [(erfinv_coefficients.DOUBLE, 36, 4e-15), (erfinv_coefficients.SINGLE, 16, 2e-6)],
 )
 def test_every_coefficient_counts(pieces: Any, last: float, close: float) -> None:
     """Up to both ends of its range, where the numbers near 1 that lie there are too few to tell."""

@@ -15,7 +15,6 @@ import numpy as np
 
 from gpushard._ops.aval import Dtype
 from gpushard._ops.prng.blocks import even
-from gpushard._ops.prng.special import log_factorial
 from gpushard._ops.prng.stream import Stream
 
 _DOUBLE = np.dtype(np.float64)
@@ -207,3 +206,16 @@ def _invert(stream: Stream, first: Any, ratio: Callable[[int], Any]) -> Any:
         probability = probability * ratio(k)
         total = total + probability
     return value
+
+
+def log_factorial(xp: Any, n: Any) -> Any:
+    """Compute log(n!) of float64 integers of at least 0, by a table, then Stirling's series."""
+    x = xp.maximum(n, 15.0) + 1
+    inverse = 1 / (x * x)
+    series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / x
+    large = (x - 0.5) * xp.log(x) - x + 0.5 * math.log(2 * math.pi) + series
+    table = xp.asarray(_FACTORIALS)
+    return xp.where(n < 16, table[xp.clip(n, 0, 15).astype(np.int64)], large)
+
+
+_FACTORIALS = np.array([math.lgamma(n + 1) for n in range(16)])

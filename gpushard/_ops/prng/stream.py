@@ -11,7 +11,7 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._ops.aval import Dtype
-from gpushard._ops.prng.special import erfinv
+from gpushard._ops.prng.error_functions import erfinv
 from gpushard._ops.prng.threefry import threefry
 
 _WORD = np.uint64(32)

@@ -16,7 +16,8 @@ from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Kernel, Params, Row, State, broadcasting, by_factors
 from gpushard._ops.table.elementwise import writing
-from gpushard._ops.table.reductions import reduced_rule, reduced_shape, squared
+from gpushard._ops.table.moments import squared
+from gpushard._ops.table.reductions import reduced_rule, reduced_shape
 from gpushard._runtime.namespace import own_kernels
 from gpushard._typing import LocalArray, Shape
 from gpushard.dtypes import real_of

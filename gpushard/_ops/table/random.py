@@ -15,8 +15,8 @@ import numpy as np
 from gpushard._ops.aval import Dtype
 from gpushard._ops.prng.blocks import evenly
 from gpushard._ops.prng.distribution import Domain, distribution, doubles, floats
+from gpushard._ops.prng.error_functions import erf, erfinv
 from gpushard._ops.prng.rejection import binomial, log_gamma, poisson
-from gpushard._ops.prng.special import erf, erfinv
 from gpushard._ops.prng.stream import Stream
 from gpushard.dtypes import real_of
 

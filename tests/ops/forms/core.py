@@ -8,7 +8,15 @@ import numpy as np
 
 from gpushard._ops.basic_index import open_index, parse_index
 from gpushard._ops.row import Row
-from gpushard._ops.table import contractions, creation, elementwise, manipulation, reductions
+from gpushard._ops.table import (
+    argmin_argmax,
+    contractions,
+    creation,
+    elementwise,
+    manipulation,
+    moments,
+    reductions,
+)
 from gpushard._ops.table.elementwise import ufunc_row
 from tests.ops.forms.form import Form
 
@@ -93,11 +101,11 @@ FORMS: dict[Row, list[Form]] = {
         Form(("ij",), ((-2, -1), False, None), "?", density=0.97),
     ],
     reductions.COUNT_NONZERO: _REDUCED,
-    reductions.MEAN: _REDUCED,
-    reductions.VAR: _SPREAD,
-    reductions.STD: _SPREAD,
-    reductions.ARGMIN: _PLACED,
-    reductions.ARGMAX: _PLACED,
+    moments.MEAN: _REDUCED,
+    moments.VAR: _SPREAD,
+    moments.STD: _SPREAD,
+    argmin_argmax.ARGMIN: _PLACED,
+    argmin_argmax.ARGMAX: _PLACED,
     contractions.EINSUM: [
         Form(("ij", "jk", "kl"), ("ij,jk,kl->il",)),
         Form(("ii",), ("ii->i",)),

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard._ops.basic_index import open_index, parse_index
 from gpushard._ops.index_arrays import Indexed
 from gpushard._ops.row import Row
-from gpushard._ops.table import gather, positions, scatter
+from gpushard._ops.table import furthest, gather, nonzero, scatter
 from tests.ops.forms.form import Form
 
 
@@ -43,11 +43,11 @@ FORMS: dict[Row, list[Form]] = {
         Form(("ij",), _index(slice(1, 3), None), "d", (2.5, 1)),
         Form(("ij", "ij"), _index(), "b"),
     ],
-    positions.NONZERO: [
+    nonzero.NONZERO: [
         Form(("ij",), (7, (-1, -2)), "?", density=0.3),
         Form(("i",), lambda shapes: (shapes[0][0], (0,)), "?"),
     ],
-    positions.FURTHEST: [
+    furthest.FURTHEST: [
         Form(("ij",), ((-1,), False), "l"),
         Form(("ij",), ((-2, -1), True), "Q"),
         Form(("ij",), ((-2,), False), "b"),

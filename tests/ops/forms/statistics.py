@@ -14,6 +14,7 @@ from gpushard._ops.table import (
     manipulation,
     nan_moments,
     order_statistics,
+    polynomials,
     reductions,
     signals,
 )
@@ -120,8 +121,8 @@ FORMS: dict[Row, list[Form]] = {
     ],
     signals.CONVOLVE: [Form(("i", "j"), (mode,)) for mode in ("full", "same", "valid")],
     signals.CORRELATE: [Form(("i", "j"), ("full",), "D"), Form(("i", "j"), ("valid",), "d")],
-    signals.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
-    signals.POLY: [Form(("i",)), Form(("i",), (), "D")],
+    polynomials.POLYDIV: [Form(("i", "j")), Form(("i", "i"), (), "D")],
+    polynomials.POLY: [Form(("i",)), Form(("i",), (), "D")],
     manipulation.REPEAT_EACH: [
         Form(("ij", "j"), lambda s: (3 * s[0][1], -1), "dl", prepare=_counts(3)),
         Form(("ij", "i"), lambda s: (2 * s[0][0], -2), "bl", prepare=_counts(2)),

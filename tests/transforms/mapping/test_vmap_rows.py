@@ -68,7 +68,7 @@ EACH = {
     "elements of other counts go elsewhere": {"manipulation.REPEAT_EACH"},
     "a number of its own for each": {"windows.REDUCE_WINDOW"},
     "how many are equal differs between elements, and so where they go": {"sets.UNIQUE"},
-    "how many there are differs between elements, and so where they go": {"positions.NONZERO"},
+    "how many there are differs between elements, and so where they go": {"nonzero.NONZERO"},
     "positions are for one array": {"random_order.TAKE"},
     "quantiles are the same for all rows": {
         "order_statistics.NANQUANTILE", "order_statistics.QUANTILE",

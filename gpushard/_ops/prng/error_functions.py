@@ -1,4 +1,4 @@
-"""Special functions that NumPy lacks, by operations of NumPy and CuPy."""
+"""The error function and its inverse, which NumPy lacks, by operations of NumPy and CuPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._ops.prng import giles
+from gpushard._ops.prng import erfinv_coefficients
 
 
 def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
@@ -31,7 +31,9 @@ def erfinv(xp: Any, x: Any) -> Any:
     xp.negative(w, w)
     xp.log1p(w, w)
     xp.negative(w, w)
-    near, *tails = giles.SINGLE if x.dtype == np.float32 else giles.DOUBLE
+    near, *tails = (
+        erfinv_coefficients.SINGLE if x.dtype == np.float32 else erfinv_coefficients.DOUBLE
+    )
     value = _polynomial(near.coefficients, w - x.dtype.type(near.shift))
     for tail in tails:
         shift = x.dtype.type(tail.shift)
@@ -69,16 +71,3 @@ def erf(xp: Any, x: Any) -> Any:
         fraction = far + (n / 2) / fraction
     outer = 1 - xp.exp(-far * far) / (fraction * math.sqrt(math.pi))
     return (xp.sign(x) * xp.where(size < 1.5, inner, outer)).astype(x.dtype)
-
-
-_FACTORIALS = np.array([math.lgamma(n + 1) for n in range(16)])
-
-
-def log_factorial(xp: Any, n: Any) -> Any:
-    """Compute log(n!) of float64 integers of at least 0, by a table, then Stirling's series."""
-    x = xp.maximum(n, 15.0) + 1
-    inverse = 1 / (x * x)
-    series = (1 / 12 - inverse * (1 / 360 - inverse * (1 / 1260 - inverse / 1680))) / x
-    large = (x - 0.5) * xp.log(x) - x + 0.5 * math.log(2 * math.pi) + series
-    table = xp.asarray(_FACTORIALS)
-    return xp.where(n < 16, table[xp.clip(n, 0, 15).astype(np.int64)], large)

@@ -10,7 +10,8 @@ from gpushard import testing
 from gpushard._ops.aval import Aval
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Site
-from gpushard._ops.table.positions import FURTHEST, NONZERO
+from gpushard._ops.table.furthest import FURTHEST
+from gpushard._ops.table.nonzero import NONZERO
 
 
 @pytest.mark.parametrize("density", [0, 0.001, 0.5, 1])
