@@ -1,7 +1,8 @@
 """The boxes of an array on all devices, as arrays of integers.
 
 An `Assignment` has the block number of every device in every dim. A `Tiling` adds the shape, and so
-the edges of the blocks. Planners compute on these arrays and never on slices. Boxes that do not
+the edges of the blocks: a dim of length n over k blocks has blocks of ceil(n / k), and trailing
+ones are short or empty. Planners compute on these arrays and never on slices. Boxes that do not
 form a grid are ranges of blocks: see `free_boxes`.
 """
 
@@ -14,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._geometry.box import block_edges
 from gpushard._geometry.mesh import is_addressable
+from gpushard._geometry.replicas import replica_numbers
 from gpushard._typing import Device, Index, IntArray, Shape
 from gpushard.errors import ArgumentError
 
@@ -116,22 +117,6 @@ class Assignment:
         return ids
 
 
-def replica_numbers(keys: IntArray) -> IntArray:
-    """Number equal keys from 0, in order.
-
-    >>> replica_numbers(np.array([5, 7, 5, 5])).tolist()
-    [0, 0, 1, 2]
-    """
-    order = np.argsort(keys, kind="stable")
-    in_order = keys[order]
-    first = np.r_[True, in_order[1:] != in_order[:-1]] if keys.size else np.zeros(0, bool)
-    positions = np.arange(keys.size)
-    starts = np.maximum.accumulate(np.where(first, positions, 0))
-    numbers = np.empty(keys.size, np.int64)
-    numbers[order] = positions - starts
-    return numbers
-
-
 class Tiling:
     """The box of every device for one shape.
 
@@ -230,3 +215,49 @@ class Tiling:
         for dim, edges in enumerate(self.edges):
             result[dim] = edges[numbers[dim]]
         return result
+
+
+def block_bounds(size: int, blocks: int, position: int) -> tuple[int, int]:
+    """Return the half-open range of one block of a dim.
+
+    Args:
+      size: length of the dim.
+      blocks: the number of blocks.
+      position: the number of the block, from 0.
+
+    Returns:
+      (start, stop). Trailing blocks are short or empty when `blocks` does not divide `size`.
+
+    >>> [block_bounds(10, 4, i) for i in range(4)]
+    [(0, 3), (3, 6), (6, 9), (9, 10)]
+    """
+    block = -(-size // blocks)
+    return min(position * block, size), min((position + 1) * block, size)
+
+
+def block_edges(size: int, blocks: int) -> IntArray:
+    """Return the `blocks + 1` edges of a dim split into equal ceilings.
+
+    Args:
+      size: length of the dim.
+      blocks: the number of blocks.
+
+    Returns:
+      Ascending edges; block j is [edges[j], edges[j + 1]).
+
+    >>> block_edges(10, 4).tolist()
+    [0, 3, 6, 9, 10]
+    """
+    block = -(-size // blocks)
+    return np.minimum(
+        np.arange(0, (blocks + 1) * block, block) if block else np.zeros(blocks + 1, np.int64), size
+    )
+
+
+def whole(shape: Shape) -> Index:
+    """Return the index of a whole array.
+
+    >>> whole((4, 2))
+    (slice(0, 4, None), slice(0, 2, None))
+    """
+    return tuple(slice(0, size) for size in shape)

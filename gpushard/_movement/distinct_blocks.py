@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.box import whole
-from gpushard._geometry.tiling import Assignment, Tiling
+from gpushard._geometry.tiling import Assignment, Tiling, whole
 from gpushard._movement.planning.copies import expand
 from gpushard._movement.planning.dim_maps import identity
 from gpushard._movement.planning.holdings import holdings, overlap, volumes

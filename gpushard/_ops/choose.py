@@ -16,11 +16,10 @@ from typing import TypeAlias
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.box import block_edges
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
-from gpushard._geometry.tiling import Tiling
+from gpushard._geometry.tiling import Tiling, block_edges
 from gpushard._ops.rule import Dims, Rule, Splits
 from gpushard._typing import IntArray, Shape
 

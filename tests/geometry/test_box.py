@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpushard._geometry.box import block_bounds, block_edges, whole
+from gpushard._geometry.tiling import block_bounds, block_edges, whole
 
 counts = st.integers(1, 16)
 

@@ -10,9 +10,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._geometry.box import block_bounds
 from gpushard._geometry.free_boxes import tiling_from_indices
-from gpushard._geometry.tiling import Assignment, Tiling, check_shape, replica_numbers
+from gpushard._geometry.replicas import replica_numbers
+from gpushard._geometry.tiling import Assignment, Tiling, block_bounds, check_shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 from tests.share import examples
 

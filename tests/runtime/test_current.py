@@ -134,7 +134,7 @@ def test_a_runtime_that_cannot_be_watched_closes_its_backend(
         raise MemoryError("no room")
 
     closed: list[Any] = []
-    monkeypatch.setattr(current.forks, "watch", refuse)
+    monkeypatch.setattr(choose_backend.forks, "watch", refuse)
     monkeypatch.setattr(HostBackend, "close", lambda backend: closed.append(backend))
     with pytest.raises(MemoryError, match="no room"):
         choose_backend.make_runtime(Settings(backend="host"))

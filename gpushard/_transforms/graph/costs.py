@@ -12,8 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._geometry.box import block_edges
-from gpushard._geometry.tiling import Tiling
+from gpushard._geometry.tiling import Tiling, block_edges
 from gpushard._ops.operand import Sharded
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Move
