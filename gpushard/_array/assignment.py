@@ -18,9 +18,10 @@ import numpy as np
 from gpushard._array.data import Data, Detached, Handle, Turned
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._array.views import assigned
-from gpushard._functions.assigned_values import as_element
+from gpushard._functions.assigned_placement import follows
+from gpushard._functions.assigned_values import as_element, as_new_part
 from gpushard._functions.index_parsing import ParsedIndex, parse
-from gpushard._functions.updating import as_new_part, follows, part_updated, with_part
+from gpushard._functions.updating import part_updated, with_part
 from gpushard._functions.values import is_traced
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import ShardedBuffer

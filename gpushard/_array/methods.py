@@ -16,9 +16,10 @@ from gpushard._functions import (
     indexing,
     linear_algebra,
     manipulation,
+    put_and_place,
     reductions,
     sorting,
-    updating,
+    x_at,
 )
 from gpushard._functions.argument_checks import check_order
 from gpushard._functions.element_types import as_dtype
@@ -246,9 +247,9 @@ class Methods(Operators):
         self._assign(sorting.partition(self, kth, at, kind, order))
 
     @property
-    def at(self) -> updating.Indexer[Self]:
+    def at(self) -> x_at.Indexer[Self]:
         """Indexer for `x.at[index].set(value)`: a new array with a part replaced; `x` stays."""
-        return updating.Indexer(self)
+        return x_at.Indexer(self)
 
     def fill(self, value: Any) -> None:
         """Replace all elements by a number: `x[...] = value`.
@@ -258,7 +259,7 @@ class Methods(Operators):
         """
         self._assign(value)
 
-    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put_and_place(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
 
         Args:
@@ -269,7 +270,7 @@ class Methods(Operators):
         Raises:
           ArrayIndexError: a position is out of bounds.
         """
-        updating.put(self, indices, values, mode)
+        put_and_place.put(self, indices, values, mode)
 
     def compress(
         self,

@@ -1,4 +1,4 @@
-"""Values of the host that are assigned to a part of an array, converted as NumPy's assignment does.
+"""Values that are assigned to a part of an array, converted as NumPy's assignment does.
 
 Numbers are converted with the rules of Python's own ("2.7 becomes 2, 300 does not fit into int8"),
 arrays with casting="unsafe". What loses an imaginary part is refused, where NumPy warns.
@@ -6,11 +6,19 @@ arrays with casting="unsafe". What loses an imaginary part is refused, where Num
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import numpy as np
 
+from gpushard._functions.assigned_placement import is_plain
 from gpushard._functions.element_types import check_dtype
+from gpushard._functions.values import is_value
+from gpushard._ops.aval import Aval
+from gpushard._ops.bind import bind
+from gpushard._ops.scalars import KINDS, converter
+from gpushard._ops.table.elementwise import ASTYPE, ufunc_row
+from gpushard._ops.table.manipulation import BROADCAST_TO, RESHAPE
 from gpushard._typing import HostArray, Shape
 from gpushard.dtypes import kind_of, prng_key
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
@@ -126,3 +134,72 @@ def _converted(value: Any, dtype: np.dtype[Any], shape: Shape) -> HostArray:
             dtype=dtype,
         ) from None
     return array
+
+
+def as_new_part(value: Any, shape: Shape, x: Any) -> Any:
+    """Convert new values of a part: an element, or data of its shape, or an array of size 1."""
+    if not is_value(value):
+        element = as_element(value, x.dtype)
+        return as_part(value, shape, x.dtype) if element is None else element
+    if is_plain(value):
+        value._live()  # one that was deleted has a shape still
+    value_shape = value.shape
+    more = check_broadcasts(value_shape, shape)
+    value = converted(value, x.dtype)
+    if value_shape != shape and math.prod(value_shape) != 1:
+        if more:
+            value = bind(RESHAPE, (value,), (value_shape[more:],))
+        value = bind(BROADCAST_TO, (value,), (shape,))
+    return value
+
+
+def converted(value: Any, dtype: np.dtype[Any]) -> Any:
+    """Convert new values on devices to elements of a dtype."""
+    if value.dtype.kind == "c" and dtype.kind != "c":
+        raise ArgumentTypeError(
+            f"value has dtype {value.dtype} and the array {dtype}: imaginary parts would be lost; "
+            "give value.real",
+            argument="value",
+            dtype=value.dtype,
+            expected=dtype,
+        )
+    if value.dtype == dtype:
+        return value
+    check_replaced(value, dtype)
+    return bind(ASTYPE, (value,), (dtype,))
+
+
+def as_operand(value: Any, shape: Shape, x: Any, ufunc: np.ufunc | None) -> Any:
+    """Convert new values to an operand: not yet broadcast to the part."""
+    if is_value(value):
+        if is_plain(x) and is_plain(value) and x.committed:
+            devices = x.sharding.device_set
+            value = value if value.sharding.device_set == devices else value.to_device(x.device)
+        value = value if ufunc is not None else converted(value, x.dtype)
+        return without_lead(value, len(shape))
+    if ufunc is not None:
+        return _number_for(ufunc, x, value, len(shape))
+    element = as_element(value, x.dtype)
+    if element is not None:
+        return element
+    data = as_part(value, shape, x.dtype)  # of which one element stays where it only repeats
+    return data[tuple(slice(0, 1) if step == 0 else slice(None) for step in data.strides)]
+
+
+def _number_for(ufunc: np.ufunc, x: Any, value: Any, ndim: int) -> Any:
+    """Convert numbers on the host as a ufunc takes them beside an array."""
+    if type(value) not in KINDS:
+        return without_lead(np.asarray(value), ndim)
+    row, avals = ufunc_row(ufunc), (Aval(x.shape, x.dtype), KINDS[type(value)])
+    return np.asarray(converter(row, row.infer(avals, ()), avals, 1)(value))
+
+
+def without_lead(value: Any, ndim: int) -> Any:
+    """Take first dims of length 1 off an array that are more than a part has."""
+    value_shape = getattr(value, "shape", ())
+    more = len(value_shape) - ndim
+    if more <= 0 or math.prod(value_shape[:more]) != 1:
+        return value
+    if is_value(value):
+        return bind(RESHAPE, (value,), (value_shape[more:],))
+    return np.asarray(value).reshape(value_shape[more:])

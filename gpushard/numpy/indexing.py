@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions import indexing, updating
+from gpushard._functions import indexing, put_and_place
 from gpushard._functions.argument_checks import check_choice, count, integer, listed, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.index_bounds import (
@@ -81,9 +81,12 @@ def _changing(function: Callable[P, R]) -> Callable[P, R]:
     return call
 
 
-put, put_along_axis = _changing(updating.put), _changing(updating.put_along_axis)
-place, fill_diagonal = _changing(updating.place), _changing(updating.fill_diagonal)
-putmask = updating.putmask
+put, put_along_axis = (
+    _changing(put_and_place.put),
+    _changing(put_and_place.put_along_axis),
+)
+place, fill_diagonal = _changing(put_and_place.place), _changing(put_and_place.fill_diagonal)
+putmask = put_and_place.putmask
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:

@@ -21,8 +21,10 @@ from gpushard._functions.index_bounds import as_integers
 from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read_at, take
 from gpushard._functions.loops import fori_loop, while_loop
-from gpushard._functions.updating import At, finished, target, updated
+from gpushard._functions.put_and_place import finished, target
+from gpushard._functions.updating import updated
 from gpushard._functions.values import is_traced, is_value
+from gpushard._functions.x_at import At
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import WHERE

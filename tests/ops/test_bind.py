@@ -11,7 +11,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import testing
 from gpushard._array.methods import Methods
-from gpushard._functions import indexing, updating
+from gpushard._functions import indexing, x_at
 from gpushard._functions.values import Value
 from gpushard._ops.aval import Aval
 from gpushard._ops.bind import _plain as holder
@@ -175,8 +175,8 @@ def test_values_without_data_are_indexed_and_updated() -> None:
     for index, own in ((1, 1), (places, at), ((places, slice(0, 2)), (at, slice(0, 2)))):
         want = data.copy()
         want[own] += 7
-        np.testing.assert_array_equal(np.asarray(updating.At(x, index).add(7).value), want)
+        np.testing.assert_array_equal(np.asarray(x_at.At(x, index).add(7).value), want)
         want[own] = -1
-        np.testing.assert_array_equal(np.asarray(updating.At(x, index).set(-1).value), want)
-    made = updating.At(x, mask).set(0.0)
+        np.testing.assert_array_equal(np.asarray(x_at.At(x, index).set(-1).value), want)
+    made = x_at.At(x, mask).set(0.0)
     np.testing.assert_array_equal(np.asarray(made.value), np.where(data > 4, 0, data))
