@@ -259,7 +259,7 @@ class Methods(Operators):
         """
         self._assign(value)
 
-    def put_and_place(self, indices: Any, values: Any, mode: str = "raise") -> None:
+    def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
         """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
 
         Args:
