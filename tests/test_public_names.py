@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._ops.table import cumulative
 from gpushard._ops.table import fft as fft_rows
-from gpushard.lax import elementwise, gathering, reductions, segments
+from gpushard._ops.table.cumulative import CUMSUM
+from gpushard.lax import cumulative, elementwise, gathering, reductions, segments
 from gpushard.numpy import fft
 from gpushard.special import ufuncs
 
@@ -256,7 +256,7 @@ FAMILIES: dict[str, Callable[[str, str], Any]] = {
     "lax: of three": lambda name, text: elementwise._ternary(name, "iuf", np.clip, text),
     "lax: scatter": lambda name, text: gathering._scatter(name, "set", text),
     "lax: reduce": lambda name, text: reductions._reduction(name, "iuf", np.sum, text),
-    "lax: running": lambda name, text: reductions._running(name, cumulative.CUMSUM, text),
+    "lax: running": lambda name, text: cumulative._running(name, CUMSUM, text),
     "lax: segments": lambda name, text: segments._segments(name, "add", np.zeros, "zeros", text),
     "special: of one": ufuncs._unary,
     "special: of two": ufuncs._binary,

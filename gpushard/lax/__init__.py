@@ -14,26 +14,38 @@ from gpushard._transforms.control_flow.scans import *
 from gpushard._transforms.tracing import constraints
 from gpushard._transforms.tracing.constraints import *
 from gpushard.lax import (
+    barriers,
     collectives,
+    convolutions,
+    creation,
+    cumulative,
     elementwise,
+    fourier_transforms,
     gathering,
     linalg,
     products,
+    reduce_windows,
     reductions,
     segments,
     shapes,
     slicing,
-    windows,
+    sorting,
 )
+from gpushard.lax.barriers import *
 from gpushard.lax.collectives import *
+from gpushard.lax.convolutions import *
+from gpushard.lax.creation import *
+from gpushard.lax.cumulative import *
 from gpushard.lax.elementwise import *
+from gpushard.lax.fourier_transforms import *
 from gpushard.lax.gathering import *
 from gpushard.lax.products import *
+from gpushard.lax.reduce_windows import *
 from gpushard.lax.reductions import *
 from gpushard.lax.segments import *
 from gpushard.lax.shapes import *
 from gpushard.lax.slicing import *
-from gpushard.lax.windows import *
+from gpushard.lax.sorting import *
 
 __all__: list[str] = ["linalg"]
 __all__ += collectives.__all__
@@ -46,7 +58,9 @@ __all__ += reductions.__all__
 __all__ += segments.__all__
 __all__ += shapes.__all__
 __all__ += slicing.__all__
-__all__ += windows.__all__
+__all__ += sorting.__all__
+__all__ += convolutions.__all__ + reduce_windows.__all__
+__all__ += creation.__all__ + cumulative.__all__ + fourier_transforms.__all__ + barriers.__all__
 
 
 def __dir__() -> list[str]:

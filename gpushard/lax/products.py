@@ -1,4 +1,4 @@
-"""Products that sum over axes, and Fourier transforms, under the names of `jax.lax`."""
+"""Products that sum over axes, under the names of `jax.lax`."""
 
 from __future__ import annotations
 
@@ -9,28 +9,23 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard import tree
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.cumulative import cumsum
 from gpushard._functions.docstrings import described
 from gpushard._functions.elementwise import where
 from gpushard._functions.linear_algebra import in_preferred, in_types, matmul
-from gpushard._functions.values import Value, is_value, wanted
+from gpushard._functions.values import Value, wanted
 from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
-from gpushard._ops.table import fft as rows
 from gpushard._ops.table.contractions import LETTERS, TENSORDOT
 from gpushard._placement.arguments import as_value, settle
 from gpushard._typing import Shape
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.lax.arguments import check_kind, integers
 
 __all__ = [
-    "DotDimensionNumbers", "FftType", "Precision", "batch_matmul", "dot", "dot_general", "fft",
-    "optimization_barrier", "ragged_dot", "stop_gradient",
+    "DotDimensionNumbers", "Precision", "batch_matmul", "dot", "dot_general", "ragged_dot",
 ]  # fmt: skip
 
 _Pair: TypeAlias = tuple[Sequence[int], Sequence[int]]
@@ -51,15 +46,6 @@ class Precision(enum.Enum):
     DEFAULT = 0
     HIGH = 1
     HIGHEST = 2
-
-
-class FftType(enum.IntEnum):
-    """The kinds of transforms of `fft`."""
-
-    FFT = 0
-    IFFT = 1
-    RFFT = 2
-    IRFFT = 3
 
 
 @_products
@@ -284,73 +270,3 @@ def ragged_dot(
     member = ew.logical_and(row < ends, row >= ends - sizes[:, None])
     of_group = where(member[:, :, None], products, products.dtype.type(0))
     return settle(of_group.sum(0, dtype=products.dtype), out_sharding)
-
-
-_TRANSFORMS = {
-    FftType.FFT: (rows.FFT, rows.FFT, "c"),
-    FftType.IFFT: (rows.IFFT, rows.IFFT, "c"),
-    FftType.RFFT: (rows.RFFT, rows.FFT, "f"),
-    FftType.IRFFT: (rows.IRFFT, rows.IFFT, "c"),
-}
-"""For each transform the rows for the last dim and for the others, and the kinds of elements."""
-
-
-def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
-    """Compute the discrete Fourier transform along the last axes.
-
-    Args:
-      x: an array of real numbers for RFFT, of complex numbers otherwise.
-      fft_type: the transform: FFT, IFFT, RFFT or IRFFT.
-      fft_lengths: the lengths of the axes; for RFFT and IRFFT the lengths of the real side.
-
-    Raises:
-      ArgumentError: the transform is unknown, or lengths do not fit the array.
-
-    >>> import gpushard as gs
-    >>> fft(gs.numpy.ones(4), "RFFT", (4,))
-    Array([4.+0.j, 0.+0.j, 0.+0.j], dtype=complex128)
-    """
-    array = as_value(x, "fft")
-    if isinstance(fft_type, str):
-        check_choice("lax.fft", "fft_type", fft_type.upper(), [each.name for each in FftType])
-        fft_type = FftType[fft_type.upper()]
-    check_choice("lax.fft", "fft_type", fft_type, [*FftType])
-    last, others, kinds = _TRANSFORMS[fft_type]
-    check_kind("fft", array, kinds)
-    lengths = integers("fft", "fft_lengths", fft_lengths)
-    sizes = array.shape[array.ndim - len(lengths) :]
-    if fft_type == FftType.IRFFT and sizes:
-        sizes = (*sizes[:-1], lengths[-1] if sizes[-1] == lengths[-1] // 2 + 1 else None)
-    if sizes != lengths or 0 in lengths:
-        raise ArgumentError.refusing(
-            "fft_lengths", fft_lengths, f"do not fit an array of shape {array.shape}", "lax.fft"
-        )
-    steps = [(last if at == -1 else others, at, lengths[at]) for at in range(-len(lengths), 0)]
-    transformed: Array = array
-    for row, at, length in steps if fft_type == FftType.IRFFT else steps[::-1]:
-        transformed = bind(row, (transformed,), (at, length, None))
-    return transformed
-
-
-def stop_gradient(x: Any) -> Any:
-    """Return values unchanged: there are no derivatives to stop.
-
-    Args:
-      x: a pytree.
-
-    >>> stop_gradient({"a": 1})
-    {'a': 1}
-    """
-    return tree.map(lambda leaf: as_value(leaf, "stop_gradient") if is_value(leaf) else leaf, x)
-
-
-def optimization_barrier(operand: Any, /) -> Any:
-    """Return values unchanged: operations are never reordered in a way that changes bits.
-
-    Args:
-      operand: a pytree.
-
-    >>> optimization_barrier((1, 2))
-    (1, 2)
-    """
-    return stop_gradient(operand)

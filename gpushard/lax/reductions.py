@@ -1,4 +1,4 @@
-"""Reductions, cumulative functions and sorting, under the names of `jax.lax`.
+"""Reductions, under the names of `jax.lax`.
 
 Results have the dtype of the operand: small integers are summed in their own dtype.
 """
@@ -16,20 +16,15 @@ import numpy as np
 from gpushard import tree
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions import reductions, sorting
-from gpushard._functions.argument_checks import count
+from gpushard._functions import reductions
 from gpushard._functions.docstrings import named
 from gpushard._functions.element_types import as_dtype
-from gpushard._functions.indexing import take_along_axis
-from gpushard._functions.manipulation import broadcast_to, flip
+from gpushard._functions.manipulation import broadcast_to
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Row
-from gpushard._ops.table import cumulative, manipulation
+from gpushard._ops.table import manipulation
 from gpushard._ops.table.elementwise import ufunc_row
-from gpushard._ops.table.sorting import LEXSORT, TOPK
 from gpushard._placement.arguments import as_value
 from gpushard._placement.public import public
-from gpushard._transforms.control_flow.prefix_scan import associative_scan
 from gpushard._transforms.values.user_functions import check_function
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -43,13 +38,12 @@ from gpushard.lax.arguments import (
     dim,
     dims,
     each,
-    integers,
 )
 
 __all__ = [
-    "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "reduce",
+    "argmax", "argmin", "reduce",
     "reduce_and", "reduce_max", "reduce_min", "reduce_or", "reduce_prod", "reduce_sum",
-    "reduce_xor", "sort", "sort_key_val", "top_k",
+    "reduce_xor",
 ]  # fmt: skip
 
 _DETAILS = """
@@ -273,55 +267,6 @@ def reduce(
     )
 
 
-def _running(name: str, row: Row, text: str) -> Callable[..., Array]:
-    def function(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
-        x = as_value(operand, name)
-        check_kind(name, x, "iufc")
-        at = dim(name, axis, x.ndim)
-        turned = flip(x, at) if reverse else x
-        typed = x.dtype if row in (cumulative.CUMSUM, cumulative.CUMPROD) else None
-        running: Array = bind(row, (turned,), (at - x.ndim, typed))
-        return flip(running, at) if reverse else running
-
-    return named(function, name, text + _RUNNING)
-
-
-_RUNNING = """
-
-Args:
-  operand: an array of numbers.
-  axis: the axis.
-  reverse: whether to begin at the end.
-
-Raises:
-  AxisError: the axis does not exist.
-"""
-
-cumsum = _running("cumsum", cumulative.CUMSUM, "Compute cumulative sums in the dtype of the array.")
-cumprod = _running(
-    "cumprod", cumulative.CUMPROD, "Compute cumulative products in the dtype of the array."
-)
-cummax = _running("cummax", cumulative.CUMMAX, "Compute cumulative maxima.")
-cummin = _running("cummin", cumulative.CUMMIN, "Compute cumulative minima.")
-
-
-@public(arrays=1, weak=True, operand="an array of floats.")
-def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
-    """Compute the logarithms of cumulative sums of exponentials.
-
-    Args:
-      axis: the axis.
-      reverse: whether to begin at the end.
-
-    >>> import gpushard as gs
-    >>> gs.numpy.exp(gs.lax.cumlogsumexp(gs.numpy.zeros(3)))
-    Array([1., 2., 3.], dtype=float64)
-    """
-    check_kind("cumlogsumexp", operand, "f")
-    at = dim("cumlogsumexp", axis, operand.ndim)
-    return associative_scan(ew.logaddexp, operand, bool(reverse), at)
-
-
 def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
     """Return the dtype of positions, and check that it has integers."""
     target = as_dtype(index_dtype, "index_dtype")
@@ -362,91 +307,3 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
     """
     at = dim("argmin", axis, operand.ndim)
     return reductions.argmin(operand, at).astype(_index_dtype("argmin", index_dtype))
-
-
-def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Sort arrays along a dimension by the first array, or by the first few; NaNs come last.
-
-    Args:
-      operand: an array, or a sequence of arrays of one shape.
-      dimension: the dimension.
-      is_stable: makes no difference: equal elements keep their order.
-      num_keys: the number of arrays that decide the order; the first array decides first.
-
-    Returns:
-      An array, or a tuple of arrays for a sequence.
-
-    >>> import gpushard as gs
-    >>> sort((gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4])))
-    (Array([1, 2], dtype=int64), Array([4, 3], dtype=int64))
-    """
-    several = isinstance(operand, list | tuple)
-    xs = [as_value(x, "sort") for x in (operand if several else (operand,))]
-    (keys,) = integers("sort", "num_keys", (num_keys,))
-    if not 1 <= keys <= len(xs):
-        raise ArgumentError.refusing(
-            "num_keys", num_keys, f"must be 1 to {len(xs)}, as many as there are arrays", "lax.sort"
-        )
-    at = dim("sort", dimension, xs[0].ndim, "dimension")
-    for x in xs:
-        check_shape("sort", "operand", x.shape, xs[0].shape)
-    if len(xs) == 1:
-        alone = sorting.sort(xs[0], at)
-        return (alone,) if several else alone
-    if keys > 1:
-        order = bind(LEXSORT, xs[keys - 1 :: -1], (at - xs[0].ndim,))
-    else:
-        order = sorting.argsort(xs[0], at)
-    return tuple(take_along_axis(x, order, at) for x in xs)
-
-
-def sort_key_val(
-    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
-) -> tuple[Array, Array]:
-    """Sort keys along a dimension, and bring values into the order of the keys.
-
-    Args:
-      keys: an array.
-      values: an array of the same shape.
-      dimension: the dimension.
-      is_stable: makes no difference: equal keys keep their order.
-
-    >>> import gpushard as gs
-    >>> sort_key_val(gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4]))
-    (Array([1, 2], dtype=int64), Array([4, 3], dtype=int64))
-    """
-    in_order: tuple[Array, Array] = sort((keys, values), dimension, is_stable)
-    return in_order
-
-
-@public(arrays=1, weak=True, operand="an array of real numbers.")
-def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """Find the k greatest elements along an axis, in order, and their positions; NaNs come first.
-
-    Args:
-      k: the number of elements.
-      axis: the axis.
-
-    Returns:
-      (values, positions); positions have the dtype int32.
-
-    Raises:
-      ArgumentError: `k` is more than the length of the axis.
-
-    >>> import gpushard as gs
-    >>> gs.lax.top_k(gs.numpy.asarray([3, 1, 4, 1, 5]), 2)
-    (Array([5, 4], dtype=int64), Array([4, 2], dtype=int32))
-    """
-    check_kind("top_k", operand, "biuf")
-    at = dim("top_k", axis, operand.ndim)
-    n = operand.shape[at]
-    number = count(k, "lax.top_k", "k")
-    if number > n:
-        raise ArgumentError.refusing("k", k, f"is more than the {n} elements", "lax.top_k", size=n)
-    if kind_of(operand.dtype) != "f":
-        values, places = bind(TOPK, (operand,), (at - operand.ndim, number, True))
-    else:  # sorted from the last one, so that equal ones, and NaNs, come out in order
-        last = (builtins.slice(None),) * at + (builtins.slice(n - number, None),)
-        places = n - 1 - flip(sorting.argsort(flip(operand, at), at)[last], at)
-        values = take_along_axis(operand, places, at)
-    return values, places.astype(np.int32)

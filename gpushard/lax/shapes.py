@@ -8,24 +8,17 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gpushard._array import Array
 from gpushard._functions import manipulation
 from gpushard._functions.argument_checks import integer
-from gpushard._functions.element_types import as_dtype
 from gpushard._functions.manipulation import broadcast_to
 from gpushard._functions.shapes import as_shape, dim_count
 from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind
-from gpushard._ops.table.creation import ARANGE
 from gpushard._ops.table.manipulation import PAD
-from gpushard._placement import creation
-from gpushard._placement.creation import create
 from gpushard._placement.joining import concat, stack
 from gpushard._placement.public import public
-from gpushard.dtypes import element, iinfo, kind_of
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError
 from gpushard.lax.arguments import (
     as_arrays,
     as_operand,
@@ -38,8 +31,8 @@ from gpushard.lax.arguments import (
 )
 
 __all__ = [
-    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank", "broadcasted_iota",
-    "collapse", "concatenate", "empty", "expand_dims", "full", "full_like", "iota", "pad",
+    "broadcast", "broadcast_in_dim", "broadcast_shapes", "broadcast_to_rank",
+    "collapse", "concatenate", "expand_dims", "pad",
     "reshape", "rev", "split", "squeeze", "stack", "tile", "transpose", "unstack",
 ]  # fmt: skip
 
@@ -122,100 +115,6 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
             "lax.broadcast_to_rank",
         )
     return x.reshape((1,) * (ndim - x.ndim) + x.shape)
-
-
-def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
-    """Create an array that is filled with a value.
-
-    Args:
-      shape: the shape.
-      fill_value: the value.
-      dtype: the dtype; by default that of the value.
-      sharding: where the array goes; by default where new arrays go.
-
-    >>> full((2,), 7)
-    Array([7, 7], dtype=int64)
-    """
-    return creation.full(shape, fill_value, dtype, out_sharding=sharding)
-
-
-def full_like(
-    x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
-) -> Array:
-    """Create an array that is filled with a value, with the shape, dtype and sharding of another.
-
-    Args:
-      x: the other array.
-      fill_value: the value.
-      dtype: the dtype; by default that of `x`.
-      shape: the shape; by default that of `x`. With another number of axes every device of `x` has
-        the whole array.
-      sharding: where the array goes; by default as `x` lies.
-
-    >>> import gpushard as gs
-    >>> full_like(gs.numpy.arange(2), 7)
-    Array([7, 7], dtype=int64)
-    """
-    return creation.full_like(x, fill_value, dtype, shape=shape, out_sharding=sharding)
-
-
-def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
-    """Create an array whose elements you will assign; until then they are zeros.
-
-    Args:
-      shape: the shape.
-      dtype: the dtype.
-      out_sharding: where the array goes; by default where new arrays go.
-
-    >>> empty((2,), int).shape
-    (2,)
-    """
-    return creation.empty(shape, dtype, out_sharding=out_sharding)
-
-
-def iota(dtype: Any, size: int) -> Array:
-    """Create a vector of 0, 1, 2, ..., which wraps around after the greatest integer of its dtype.
-
-    Args:
-      dtype: the dtype.
-      size: the length.
-
-    >>> iota("int8", 3)
-    Array([0, 1, 2], dtype=int8)
-    """
-    return broadcasted_iota(dtype, (size,), 0)
-
-
-def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Array:
-    """Create an array that holds the position of each element along a dimension.
-
-    Args:
-      dtype: the dtype.
-      shape: the shape.
-      dimension: the dimension.
-      out_sharding: where the array goes; by default where new arrays go.
-
-    Raises:
-      ArgumentTypeError: the dtype is boolean.
-
-    >>> broadcasted_iota(int, (2, 3), 1)
-    Array([[0, 1, 2],
-           [0, 1, 2]], dtype=int64)
-    """
-    shape, dtype = as_shape(shape), as_dtype(dtype)
-    if dtype == np.bool_:
-        raise ArgumentTypeError.refusing(
-            "dtype", dtype, "has no numbers to count with; use int8", "lax.broadcasted_iota"
-        )
-    at = dim("broadcasted_iota", dimension, len(shape), "dimension")
-    beyond = kind_of(dtype) in "iu" and shape[at] - 1 > iinfo(dtype).max
-    counted = np.dtype(np.int64) if beyond else dtype
-    ends = element(0, counted), element(min(1, shape[at]), counted)
-    place = out_sharding if len(shape) == 1 else None
-    line = create(ARANGE, (shape[at],), counted, ends, place).astype(dtype)
-    if len(shape) == 1:
-        return line
-    return broadcast_in_dim(line, shape, (at,), out_sharding=out_sharding)
 
 
 @_moving

@@ -1,15 +1,13 @@
-"""Convolutions, and reductions of windows, under the names of `jax.lax`."""
+"""Convolutions, under the names of `jax.lax`."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple, TypeAlias
 
-import numpy as np
-
 from gpushard._array import Array
-from gpushard._functions.argument_checks import check_choice, check_key
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import described
 from gpushard._functions.linear_algebra import in_preferred, in_types
 from gpushard._functions.manipulation import flip, permute_dims
@@ -17,27 +15,21 @@ from gpushard._geometry.tiling import MOST_ELEMENTS
 from gpushard._ops.bind import bind
 from gpushard._ops.table.windows import (
     CONVOLUTION,
-    REDUCE_WINDOW,
     dilated,
     padded_shape,
-    seen_by,
 )
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.lax.arguments import (
     as_arrays,
-    as_operand,
-    as_operands,
     check_kind,
-    check_shape,
     each,
     integers,
 )
-from gpushard.lax.reductions import known_ufunc
 
 __all__ = [
     "ConvDimensionNumbers", "ConvGeneralDilatedDimensionNumbers", "conv",
     "conv_dimension_numbers", "conv_general_dilated", "conv_transpose",
-    "conv_with_general_padding", "padtype_to_pads", "reduce_window",
+    "conv_with_general_padding", "padtype_to_pads",
 ]  # fmt: skip
 
 
@@ -81,7 +73,7 @@ def padtype_to_pads(
     in_shape = integers("padtype_to_pads", "in_shape", in_shape)
     ndim = len(in_shape)
     window_shape = integers("padtype_to_pads", "window_shape", window_shape, ndim)
-    window_strides = _steps("padtype_to_pads", "window_strides", window_strides, ndim)
+    window_strides = steps_of("padtype_to_pads", "window_strides", window_strides, ndim)
     if kind == "VALID":
         return [(0, 0)] * ndim
     pads = []
@@ -92,7 +84,7 @@ def padtype_to_pads(
     return pads
 
 
-def _steps(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
+def steps_of(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
     """Read a number from 1 for each dim; ones by default."""
     steps = (1,) * ndim if values is None else integers(name, argument, values, ndim)
     if any(step < 1 for step in steps):
@@ -100,7 +92,7 @@ def _steps(name: str, argument: str, values: Any, ndim: int) -> tuple[int, ...]:
     return steps
 
 
-def _pads(
+def pads_of(
     name: str,
     padding: Any,
     shape: Sequence[int],
@@ -118,7 +110,7 @@ def _pads(
     return tuple((low, high) for low, high in pairs)
 
 
-def _check_padded(
+def check_padded(
     name: str,
     padding: Any,
     shape: Sequence[int],
@@ -136,74 +128,6 @@ def _check_padded(
             f"lax.{name}",
             shape=whole,
         )
-
-
-def reduce_window(
-    operand: Any,
-    init_value: Any,
-    computation: Callable[[Any, Any], Any],
-    window_dimensions: Sequence[int],
-    window_strides: Sequence[int] | None = None,
-    padding: str | Sequence[tuple[int, int]] = "VALID",
-    base_dilation: Sequence[int] | None = None,
-    window_dilation: Sequence[int] | None = None,
-) -> Array:
-    """Reduce each window that slides over an array by a function.
-
-    Axes along which windows have one element stay split; along the others each device has the whole
-    axis.
-
-    Args:
-      operand: an array.
-      init_value: a scalar of the same dtype, which is combined with every window.
-      computation: `gpushard.lax.add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` or
-        `bitwise_xor`.
-      window_dimensions: the shape of a window.
-      window_strides: the distance of windows along each axis; 1 by default.
-      padding: "VALID", "SAME" or "SAME_LOWER", or pairs of how far windows reach beyond both ends
-        of each axis; a negative number removes elements. "SAME" ignores `base_dilation`.
-      base_dilation: the distance of elements of the array; 1 by default.
-      window_dilation: the distance of elements of a window; 1 by default.
-
-    Raises:
-      ArgumentError: the function is unknown, or the number of entries is not that of the axes.
-
-    >>> import gpushard as gs
-    >>> reduce_window(gs.numpy.arange(5), 0, gs.lax.add, (2,))
-    Array([1, 3, 5, 7], dtype=int64)
-    """
-    check_key(computation, "lax.reduce_window", "computation", "a function, such as lax.add")
-    ufunc = known_ufunc(computation)
-    if ufunc is None:
-        raise ArgumentError.refusing(
-            "computation",
-            computation,
-            "is unknown; use lax.add, mul, max, min, bitwise_and, bitwise_or or bitwise_xor",
-            "lax.reduce_window",
-        )
-    x, init = as_operands("reduce_window", (operand, init_value))
-    x = as_operand("reduce_window", x)
-    check_shape("reduce_window", "init_value", init.shape, ())
-    name = "reduce_window"
-    check_kind(name, x, _KINDS.get(ufunc, "iufc"))
-    window = _steps(name, "window_dimensions", window_dimensions, x.ndim)
-    strides = _steps(name, "window_strides", window_strides, x.ndim)
-    base = _steps(name, "base_dilation", base_dilation, x.ndim)
-    by = _steps(name, "window_dilation", window_dilation, x.ndim)
-    reaches = [dilated(n, apart) for n, apart in zip(window, by, strict=True)]
-    pads = _pads(name, padding, x.shape, reaches, strides)
-    each_dim = zip(x.shape, window, strides, pads, base, by, strict=True)
-    _check_padded(name, padding, x.shape, tuple(seen_by(*how)[1] for how in each_dim), base)
-    return bind(REDUCE_WINDOW, (x, init), (ufunc.__name__, window, strides, pads, base, by))
-
-
-_KINDS: dict[np.ufunc, str] = {
-    np.maximum: "biuf",
-    np.minimum: "biuf",
-    np.bitwise_and: "biu",
-    np.bitwise_or: "biu",
-    np.bitwise_xor: "biu",
-}
 
 
 def conv_dimension_numbers(
@@ -324,9 +248,9 @@ def conv_general_dilated(
     numbers = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
     x, kernel = permute_dims(x, numbers.lhs_spec), permute_dims(kernel, numbers.rhs_spec)
     ndim = x.ndim - 2
-    strides = _steps(name, "window_strides", window_strides, ndim)
-    base = _steps(name, "lhs_dilation", lhs_dilation, ndim)
-    by = _steps(name, "rhs_dilation", rhs_dilation, ndim)
+    strides = steps_of(name, "window_strides", window_strides, ndim)
+    base = steps_of(name, "lhs_dilation", lhs_dilation, ndim)
+    by = steps_of(name, "rhs_dilation", rhs_dilation, ndim)
     if isinstance(padding, str) and max(base, default=1) > 1:
         raise ArgumentError.refusing(
             "padding",
@@ -336,8 +260,8 @@ def conv_general_dilated(
         )
     groups, batches = integers(name, "groups", (feature_group_count, batch_group_count))
     reaches = [dilated(n, apart) for n, apart in zip(kernel.shape[2:], by, strict=True)]
-    pads = _pads(name, padding, x.shape[2:], reaches, strides)
-    _check_padded(name, padding, x.shape[2:], pads, base)
+    pads = pads_of(name, padding, x.shape[2:], reaches, strides)
+    check_padded(name, padding, x.shape[2:], pads, base)
     _check_groups(x.shape, kernel.shape, groups, batches)
     group_count = max(groups, batches)
     over, within = x.shape[2:], kernel.shape[2:]
@@ -469,8 +393,8 @@ def conv_transpose(
         others = "".join("HWD"[: max(ndim, 0)]) if ndim <= 3 else ""
         dimension_numbers = (f"N{others}C", f"{others}IO", f"N{others}C")
     numbers = conv_dimension_numbers(x.shape, kernel.shape, dimension_numbers)
-    steps = _steps("conv_transpose", "strides", strides, ndim)
-    by = _steps("conv_transpose", "rhs_dilation", rhs_dilation, ndim)
+    steps = steps_of("conv_transpose", "strides", strides, ndim)
+    by = steps_of("conv_transpose", "rhs_dilation", rhs_dilation, ndim)
     within = numbers.rhs_spec[2:]
     reaches = [dilated(kernel.shape[at], apart) for at, apart in zip(within, by, strict=True)]
     pads: Any = padding
