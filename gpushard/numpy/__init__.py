@@ -1,13 +1,14 @@
 """Layer 8: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
 A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
-with an `__all__` of its own: `ranges` and `grids` next to `placement.creation`, `manipulation`
-with `joining`, `adding_removing` and `padding`, `bits`, `data_type`, `functional`, `indexing`,
-`linear_algebra`, `logic`, `elementwise` with `differences` and `signals`, `polynomials`, `sets`,
+or a part of one, with an `__all__` of its own: `ranges`, `grids` and `matrices` next to
+`placement.creation`, `manipulation` with `joining`, `splitting`, `adding_removing` and `padding`,
+`bits`, `data_type`, `functional`, `indexing`, `linear_algebra` and `einstein_sums`, `logic`,
+`elementwise` with `differences`, `interpolation` and `convolutions`, `polynomials`, `sets`,
 `sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
-`windows`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the methods of all. `protocol` lets
-NumPy's own functions take arrays. The extensions, `linalg`, `fft` and `special`, are imported when
-they are first asked for.
+`window_functions`, `buffers_and_files`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the
+methods of all. `protocol` lets NumPy's own functions take arrays. The extensions, `linalg`, `fft`
+and `special`, are imported when they are first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 
@@ -34,19 +35,23 @@ from gpushard._placement.npy import save as save
 from gpushard.numpy import protocol
 from gpushard.numpy.adding_removing import *
 from gpushard.numpy.bits import *
+from gpushard.numpy.buffers_and_files import *
+from gpushard.numpy.convolutions import *
 from gpushard.numpy.correlation import *
 from gpushard.numpy.data_type import *
 from gpushard.numpy.differences import *
+from gpushard.numpy.einstein_sums import *
 from gpushard.numpy.elementwise import *
 from gpushard.numpy.functional import *
 from gpushard.numpy.grids import *
 from gpushard.numpy.histograms import *
-from gpushard.numpy.host import *
 from gpushard.numpy.indexing import *
+from gpushard.numpy.interpolation import *
 from gpushard.numpy.joining import *
 from gpushard.numpy.linear_algebra import *
 from gpushard.numpy.logic import *
 from gpushard.numpy.manipulation import *
+from gpushard.numpy.matrices import *
 from gpushard.numpy.namespace_info import *
 from gpushard.numpy.nan_functions import *
 from gpushard.numpy.padding import *
@@ -54,8 +59,8 @@ from gpushard.numpy.polynomials import *
 from gpushard.numpy.quantiles import *
 from gpushard.numpy.ranges import *
 from gpushard.numpy.sets import *
-from gpushard.numpy.signals import *
 from gpushard.numpy.sorting import *
+from gpushard.numpy.splitting import *
 from gpushard.numpy.statistical import *
 from gpushard.numpy.user_ufuncs import *
 from gpushard.numpy.window_functions import *

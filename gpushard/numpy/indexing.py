@@ -1,4 +1,4 @@
-"""Elements by position, positions of elements, and arrays from an index: `mgrid[:3, :4]`, `r_`.
+"""Elements by position, positions of elements, and arrays from an index: `r_`, `c_`.
 
 `nonzero` and functions that use it have a result of unknown size. The host waits for one number,
 the size, unless you give `size=`. Masks are gathered then, with a byte for each element; arrays are
@@ -34,20 +34,20 @@ from gpushard._functions.values import is_value
 from gpushard._geometry.tiling import MOST_ELEMENTS
 from gpushard._ops.scalars import is_number
 from gpushard._placement.arguments import as_value, settle
-from gpushard._placement.creation import array, place_of
+from gpushard._placement.creation import array, asarray, ones, place_of
 from gpushard._placement.device_put import device_put
 from gpushard._placement.public import public, public_array
+from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.data_type import result_type
-from gpushard.numpy.joining import concatenate, stack
-from gpushard.numpy.manipulation import broadcast_arrays
-from gpushard.numpy.ranges import arange, linspace
+from gpushard.numpy.grids import line_of_slice
+from gpushard.numpy.joining import concatenate
 
 __all__ = [
     "argwhere", "c_", "choose", "compress", "diag_indices", "diag_indices_from", "extract",
-    "fill_diagonal", "flatnonzero", "index_exp", "ix_", "mgrid", "nonzero", "ogrid", "place",
-    "put", "put_along_axis", "putmask", "r_", "ravel_multi_index", "s_", "select", "take",
+    "fill_diagonal", "flatnonzero", "index_exp", "ix_", "mask_indices", "nonzero", "place", "put",
+    "put_along_axis", "putmask", "r_", "ravel_multi_index", "s_", "select", "take",
     "take_along_axis", "tril_indices", "tril_indices_from", "triu_indices", "triu_indices_from",
     "unravel_index",
 ]  # fmt: skip
@@ -372,64 +372,6 @@ s_ = np.s_
 index_exp = np.index_exp
 
 
-def _line(entry: slice) -> Array:
-    """Create the numbers of a slice; a step of 5j gives five numbers, both ends included."""
-    start, stop, step = entry.start or 0, entry.stop, 1 if entry.step is None else entry.step
-    if stop is None:
-        raise ArgumentError(
-            f"{entry} has no end; say where it stops", argument="index", index=entry
-        )
-    if isinstance(step, complex):
-        return linspace(start, stop, int(abs(step)))
-    return arange(start, stop, step)
-
-
-class _OpenGrid:
-    """Vectors that broadcast to a grid; see `ogrid`."""
-
-    def __getitem__(self, key: Any) -> Any:
-        if isinstance(key, slice):
-            return _line(key)
-        lines = [_line(entry) for entry in key]
-        if any(line.dtype.kind == "f" for line in lines):
-            lines = [line.astype(np.float64) for line in lines]
-        return tuple(
-            line.reshape([-1 if at == dim else 1 for at in range(len(lines))])
-            for dim, line in enumerate(lines)
-        )
-
-    def __repr__(self) -> str:
-        return "ogrid"
-
-
-class _Grid:
-    """Positions of a grid; see `mgrid`."""
-
-    def __getitem__(self, key: Any) -> Array:
-        if isinstance(key, slice):
-            return _line(key)
-        return stack(broadcast_arrays(*ogrid[key]))
-
-    def __repr__(self) -> str:
-        return "mgrid"
-
-
-ogrid = _OpenGrid()
-"""`ogrid[:3, :4]` gives for each dim the positions along it, with length 1 in the others.
-
->>> ogrid[:2, :3]
-(Array([[0],
-       [1]], dtype=int64), Array([[0, 1, 2]], dtype=int64))
-"""
-
-mgrid = _Grid()
-"""`mgrid[:3, :4]` gives for each dim the positions along it, in one array; `mgrid[0:1:5j]` five.
-
->>> mgrid[:2, 0:1:3j].shape
-(2, 2, 3)
-"""
-
-
 class _Joined:
     """Arrays, numbers and ranges joined by an index; see `r_` and `c_`."""
 
@@ -474,7 +416,7 @@ class _Joined:
 
     def _entry(self, entry: Any, ndim: int, start: int) -> Array:
         """Return an entry with at least some dims; its own dims begin at `start`."""
-        x = _line(entry) if isinstance(entry, slice) else array(entry)
+        x = line_of_slice(entry) if isinstance(entry, slice) else array(entry)
         new = ndim - x.ndim
         if new <= 0:
             return x
@@ -498,3 +440,19 @@ c_ = _Joined("c_", -1, 2, 0)
 Array([[1, 3],
        [2, 4]], dtype=int64)
 """
+
+
+def mask_indices(
+    n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0, *, out_sharding: Any = None
+) -> tuple[Array, ...]:
+    """Find the index of the elements of a square matrix that a function such as `tril` keeps.
+
+    Args:
+      n: the number of rows and columns.
+      mask_func: a function of a matrix and `k`, which replaces elements by zeros.
+      k: the second argument of the function, such as the number of a diagonal.
+      out_sharding: the sharding of the matrix.
+    """
+    check_function(mask_func, "mask_indices", "mask_func")
+    masked = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
+    return tuple(asarray(masked).nonzero())

@@ -22,12 +22,12 @@ from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical
 from gpushard.numpy.adding_removing import trim_zeros
-from gpushard.numpy.grids import eye, vander
+from gpushard.numpy.convolutions import convolve
 from gpushard.numpy.joining import concat
 from gpushard.numpy.linalg.decompositions import eigvals
 from gpushard.numpy.linalg.solving import inv, lstsq
+from gpushard.numpy.matrices import eye, vander
 from gpushard.numpy.padding import pad
-from gpushard.numpy.signals import convolve
 
 __all__ = [
     "poly", "polyadd", "polyder", "polydiv", "polyfit", "polyint", "polymul", "polysub",

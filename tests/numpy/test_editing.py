@@ -9,7 +9,7 @@ import pytest
 
 import gpushard as gs
 from gpushard.errors import ArgumentError, ConcretizationError
-from gpushard.numpy import joining
+from gpushard.numpy import splitting
 from tests.numpy.calls import KINDS, Call, alike, everywhere
 from tests.numpy.compare import LAYOUTS, placed, put, same, value
 
@@ -37,7 +37,7 @@ def test_splitting(layout: str) -> None:
 
 
 def test_few_empty_parts_are_no_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(joining, "_MOST_EMPTY", 2)
+    monkeypatch.setattr(splitting, "_MOST_EMPTY", 2)
     data = value((4,), "d")
     everywhere(lambda ns, x: ns.array_split(x, 6), data)
     with pytest.raises(ArgumentError, match="7 leaves more than 2 parts"):

@@ -15,8 +15,8 @@ from gpushard._placement.creation import ones_like
 from gpushard._placement.public import public
 from gpushard.errors import ArgumentError
 from gpushard.numpy import linear_algebra
-from gpushard.numpy.grids import tril, triu
 from gpushard.numpy.linalg.solving import inv
+from gpushard.numpy.matrices import tril, triu
 
 __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,16 +14,14 @@ from gpushard._functions.argument_checks import integer, on_host, ranged
 from gpushard._functions.docstrings import described
 from gpushard._functions.element_types import as_dtype
 from gpushard._functions.shapes import element_count
-from gpushard._placement.creation import asarray, ones
+from gpushard._placement.creation import asarray
 from gpushard._placement.device_get import device_get
 from gpushard._placement.npy import PathLike, checked_path
-from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError, ArgumentRangeError, ArgumentTypeError
 
 __all__ = [
     "array2string", "array_repr", "array_str", "errstate", "frombuffer", "fromiter",
-    "get_printoptions", "iterable", "mask_indices", "ndindex", "printoptions", "savez",
-    "set_printoptions",
+    "get_printoptions", "iterable", "ndindex", "printoptions", "savez", "set_printoptions",
 ]  # fmt: skip
 
 # NumPy's own, which take arrays, or have nothing to do with them.
@@ -130,22 +128,6 @@ def _watched(
     except BaseException as error:
         failures.append(error)
         raise
-
-
-def mask_indices(
-    n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0, *, out_sharding: Any = None
-) -> tuple[Array, ...]:
-    """Find the index of the elements of a square matrix that a function such as `tril` keeps.
-
-    Args:
-      n: the number of rows and columns.
-      mask_func: a function of a matrix and `k`, which replaces elements by zeros.
-      k: the second argument of the function, such as the number of a diagonal.
-      out_sharding: the sharding of the matrix.
-    """
-    check_function(mask_func, "mask_indices", "mask_func")
-    masked = mask_func(ones((n, n), int, out_sharding=out_sharding), k)
-    return tuple(asarray(masked).nonzero())
 
 
 def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
