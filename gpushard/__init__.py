@@ -65,11 +65,13 @@ from gpushard._placement.devices import (
     process_count,
     process_index,
 )
+from gpushard._placement.live_arrays import live_arrays
 from gpushard._placement.make_array import (
-    live_arrays,
     make_array_from_callback,
-    make_array_from_process_local_data,
     make_array_from_single_device_arrays,
+)
+from gpushard._placement.process_local_data import (
+    make_array_from_process_local_data,
     num_addressable_indices,
 )
 from gpushard._placement.reshard import reshard
@@ -117,8 +119,8 @@ _MODULES = (
 """Modules outside of `__all__`: some would hide other names there."""
 
 _FROM = {
-    "device_put_replicated": "gpushard._placement.per_device",
-    "device_put_sharded": "gpushard._placement.per_device",
+    "device_put_replicated": "gpushard._placement.device_put_sharded",
+    "device_put_sharded": "gpushard._placement.device_put_sharded",
     "effects_barrier": "gpushard._transforms.tracing.callbacks",
     "empty_cache": "gpushard._placement.devices",
     "from_dlpack": "gpushard.interop",
@@ -127,7 +129,7 @@ _FROM = {
     "map_shards": "gpushard.interop",
     "prefetch": "gpushard._placement.prefetch",
     "pure_callback": "gpushard._transforms.tracing.callbacks",
-    "replicate": "gpushard._placement.per_device",
+    "replicate": "gpushard._placement.device_put_sharded",
     "save": "gpushard._placement.npy",
     "show_config": "gpushard._cli.info",
     "pmap": "gpushard._transforms.pmap",
@@ -141,7 +143,7 @@ _FROM = {
     "jit": "gpushard._transforms.jit.jit",
     "log_compiles": "gpushard._transforms.jit.jit",
     "make_jaxpr": "gpushard._transforms.jit.abstract",
-    "named_scope": "gpushard._transforms.values.scopes",
+    "named_scope": "gpushard._transforms.values.named_scope",
     "pjit": "gpushard.legacy.pjit",
     "typeof": "gpushard._transforms.jit.abstract",
 }
@@ -162,9 +164,13 @@ if TYPE_CHECKING:
     from gpushard import testing as testing
     from gpushard import tree_util as tree_util
     from gpushard._cli.info import show_config as show_config
+    from gpushard._placement.device_put_sharded import (
+        device_put_replicated,
+        device_put_sharded,
+        replicate,
+    )
     from gpushard._placement.devices import empty_cache
     from gpushard._placement.npy import load, save
-    from gpushard._placement.per_device import device_put_replicated, device_put_sharded, replicate
     from gpushard._placement.prefetch import prefetch
     from gpushard._transforms.jit.abstract import eval_shape as eval_shape
     from gpushard._transforms.jit.abstract import make_jaxpr as make_jaxpr
@@ -181,7 +187,7 @@ if TYPE_CHECKING:
     from gpushard._transforms.tracing.callbacks import effects_barrier as effects_barrier
     from gpushard._transforms.tracing.callbacks import io_callback as io_callback
     from gpushard._transforms.tracing.callbacks import pure_callback as pure_callback
-    from gpushard._transforms.values.scopes import named_scope as named_scope
+    from gpushard._transforms.values.named_scope import named_scope as named_scope
     from gpushard.interop import from_dlpack as from_dlpack
     from gpushard.interop.map_shards import map_shards as map_shards
     from gpushard.legacy.pjit import pjit as pjit

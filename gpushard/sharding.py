@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from gpushard._geometry.mesh import AbstractMesh, AxisType, Mesh, set_mesh
 from gpushard._geometry.named_sharding import NamedSharding
-from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._placement.default_placement import get_mesh, use_mesh

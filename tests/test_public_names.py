@@ -12,7 +12,7 @@ import pytest
 import gpushard as gs
 from gpushard._ops.table import fft as fft_rows
 from gpushard._ops.table.cumulative import CUMSUM
-from gpushard.lax import cumulative, elementwise, gathering, reductions, segments
+from gpushard.lax import cumulative, elementwise, gather_scatter, reductions, segments
 from gpushard.numpy import fft
 from gpushard.special import ufuncs
 
@@ -254,7 +254,7 @@ FAMILIES: dict[str, Callable[[str, str], Any]] = {
     "lax: of one": lambda name, text: elementwise._unary(name, "iuf", np.negative, text),
     "lax: of two": lambda name, text: elementwise._binary(name, "iuf", np.add, text),
     "lax: of three": lambda name, text: elementwise._ternary(name, "iuf", np.clip, text),
-    "lax: scatter": lambda name, text: gathering._scatter(name, "set", text),
+    "lax: scatter": lambda name, text: gather_scatter._scatter(name, "set", text),
     "lax: reduce": lambda name, text: reductions._reduction(name, "iuf", np.sum, text),
     "lax: running": lambda name, text: cumulative._running(name, CUMSUM, text),
     "lax: segments": lambda name, text: segments._segments(name, "add", np.zeros, "zeros", text),

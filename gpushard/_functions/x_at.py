@@ -16,7 +16,7 @@ from gpushard._functions.assigned_values import as_operand, converted
 from gpushard._functions.docstrings import described
 from gpushard._functions.index_bounds import MODES, Positions
 from gpushard._functions.index_parsing import ParsedIndex, parse
-from gpushard._functions.loops import while_loop
+from gpushard._functions.provided_loops import while_loop
 from gpushard._functions.updating import updated
 from gpushard._functions.values import Array, is_traced
 from gpushard._geometry.sharding import Sharding

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._geometry.columns import distinct_columns
+from gpushard._geometry.distinct_columns import distinct_columns
 from gpushard._geometry.tiling import Assignment, Tiling
 from gpushard._typing import Device, IntArray, Shape
 from gpushard.errors import ArgumentTypeError, ShardingError

@@ -14,10 +14,11 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._runtime.chunks import Move
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.copy_phase import BoxCopy, Copy, Phase
 from gpushard._runtime.failures import failure
 from gpushard._runtime.launch import Outputs
-from gpushard._runtime.memory import Claim, Memory
-from gpushard._runtime.phase import BoxCopy, Copy, Phase
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.runtime import Device, MemorySpace, Place, Runtime
 from gpushard._typing import LocalArray, Shape
 from gpushard.errors import ArgumentTypeError, ShardingError

@@ -19,7 +19,7 @@ from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.planning.rearrangements import permute as permutation
 from gpushard._movement.rearrange import rearrange
 from gpushard._movement.reshard import move
-from gpushard._runtime.memory import Claim
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.runtime import Place
 from gpushard._typing import LocalArray, Shape
 from gpushard.errors import ArgumentError

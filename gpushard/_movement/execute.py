@@ -27,8 +27,9 @@ from gpushard._movement.plan import FLAT, Plan, Step
 from gpushard._movement.plan_streams import Prepared
 from gpushard._movement.planning.aliasing import COPY, EMPTY, VIEW
 from gpushard._movement.to_host import read_host
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, allocate_now, launch
-from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream
 from gpushard._typing import HostArray, Index, LocalArray, Shape

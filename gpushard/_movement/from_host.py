@@ -15,9 +15,10 @@ from gpushard._movement.host_staging import is_staged, stage_in, submit_copies
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import Move
-from gpushard._runtime.domain import Domain
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, allocate_now, launch, room_on
-from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.memory import Memory
+from gpushard._runtime.memory_domain import Domain
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import HostArray, Index, LocalArray, Shape

@@ -23,9 +23,10 @@ from gpushard._movement.buffer import Operands, devices_of
 from gpushard._movement.plan import Plan, Step
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
-from gpushard._runtime.domain import Domain
-from gpushard._runtime.memory import Claim, Memory
-from gpushard._runtime.phase import BoxCopy, Phase
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.copy_phase import BoxCopy, Phase
+from gpushard._runtime.memory import Memory
+from gpushard._runtime.memory_domain import Domain
 from gpushard._runtime.pool import NoRoomError, Room
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream

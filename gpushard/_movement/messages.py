@@ -22,9 +22,10 @@ from gpushard._movement.host_staging import PARTS_PER_STEP, chunk_bytes, submit_
 from gpushard._movement.plan import Plan, Step
 from gpushard._runtime.backend import Backend
 from gpushard._runtime.chunks import LEAST_SLOT, Move, chunks
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.copy_engine import by_engine
-from gpushard._runtime.memory import Claim, Memory
-from gpushard._runtime.phase import BoxCopy, Copy, Message, Phase
+from gpushard._runtime.copy_phase import BoxCopy, Copy, Message, Phase
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.pool import NoRoomError, Room
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream

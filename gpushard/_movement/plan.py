@@ -29,7 +29,7 @@ from gpushard._movement.planning.holdings import Holdings, holdings, volumes
 from gpushard._movement.planning.strided import StridedCopies
 from gpushard._runtime.chunks import LEAST_SLOT, align
 from gpushard._runtime.copy_engine import by_engine
-from gpushard._runtime.phase import Copy, Phase
+from gpushard._runtime.copy_phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides
 from gpushard._typing import Device, IntArray, Shape
 

@@ -13,8 +13,8 @@ from gpushard._frozen import dataclass
 from gpushard._movement.buffer import devices_of
 from gpushard._movement.messages import buffer_sizes
 from gpushard._movement.plan import Plan
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import one_room, room_on
-from gpushard._runtime.memory import Claim
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Place, Runtime
 from gpushard._runtime.stream import Stream

@@ -12,9 +12,9 @@ from gpushard._movement.distinct_blocks import blocks_of, box_of
 from gpushard._movement.host_staging import is_staged, stage_out, submit_copies
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import Move
+from gpushard._runtime.copy_phase import BoxCopy
 from gpushard._runtime.launch import Outputs, allocate_now, launch
 from gpushard._runtime.memory import Memory
-from gpushard._runtime.phase import BoxCopy
 from gpushard._runtime.pool import Room
 from gpushard._runtime.stream import Stream
 from gpushard._typing import HostArray

@@ -10,10 +10,11 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._runtime.callbacks import Caller
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.copy_phase import BoxCopy, Message, Phase
 from gpushard._runtime.item import Item
-from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.nests import Nest, Op
-from gpushard._runtime.phase import BoxCopy, Message, Phase
 from gpushard._runtime.pool import Store
 from gpushard._runtime.stream import Event, Stream, Tick
 from gpushard._runtime.work_sharing import Pace

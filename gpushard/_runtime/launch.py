@@ -16,7 +16,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from gpushard._runtime.memory import BLOCK_ALIGNMENT, Claim, Memory, packed
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.memory import BLOCK_ALIGNMENT, Memory, packed
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Place, Runtime
 from gpushard._runtime.stream import Stream

@@ -1,23 +1,15 @@
-"""Memory: root allocations that know who wrote and who uses them, and the claims on them.
+"""Memory: root allocations that know who wrote and who uses them.
 
-A `Memory` is one root allocation with its clocks. A `Claim` is the right to it: arrays, views,
-exports and running calls hold references to one claim, and when the last is gone the memory goes
-back to its pool. It keeps its clock there, so that the next taker waits for every earlier user and
-a release never waits for anyone.
+A `Memory` is one root allocation with its clocks. It keeps them when it goes back to its pool, so
+that the next taker waits for every earlier user, and a release never waits for anyone.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-import sys
-import weakref
-from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from gpushard._runtime.stream import Clock, Stream, Tick
-from gpushard.errors import ReentrantCallError
 
 BLOCK_ALIGNMENT = 256
 """Bytes that blocks in one memory are aligned to, as those of CUDA's own allocations are."""
@@ -154,92 +146,3 @@ class Memory:
             if other is not stream and not stream.covers(other, tick):
                 return False
         return True
-
-
-class Claim:
-    """The right to a memory, shared by reference; the memory is free when no reference is left."""
-
-    __slots__ = ("__weakref__", "memory")
-    memory: Memory
-
-
-class _ClaimEnd(weakref.ref[Claim]):
-    """Watches a claim; when it dies, `Claims._ended.append` is called with this, from C."""
-
-    __slots__ = ("memory",)
-    memory: Memory
-
-
-class Claims:
-    """All claims of a runtime, and the queue of those that began without the lock, or ended."""
-
-    def __init__(self) -> None:
-        self._open: dict[int, _ClaimEnd] = {}
-        # Ends of claims; those that began, each in a tuple, to be charged first.
-        self.queue: deque[Any] = deque()
-        self._end = self.queue.append
-        self._followed: list[weakref.ref[Claim]] = []
-
-    def memories(self) -> list[Memory]:
-        """Return the memories that are claimed."""
-        return [end.memory for end in self._open.values()]
-
-    def make(self, memory: Memory) -> Claim:
-        """Return the claim on a fresh memory."""
-        claim = Claim()  # without a call of Python's, as each result has one
-        claim.memory = memory
-        end = _ClaimEnd(claim, self._end)
-        end.memory = memory
-        self._open[id(end)] = end
-        return claim
-
-    def begin(self, memory: Memory) -> Claim:
-        """Return the claim on a fresh memory that `drain` is to charge; needs no lock."""
-        claim, queue = Claim(), self.queue
-        claim.memory = memory
-        end = _ClaimEnd(claim, self._end)
-        end.memory = memory
-        queue.append((end,))
-        return claim
-
-    def drain(self) -> None:
-        """Charge claims that began, give back the memory of those that ended; under the lock.
-
-        What an interrupt cuts short here comes again after `repair`. What comes meanwhile, from
-        other threads and signal handlers, is for the next time: this ends, however busy they are.
-        """
-        queue, still_open = self.queue, self._open
-        for _ in range(len(queue)):
-            end = queue[0]
-            if type(end) is tuple:
-                (end,) = end
-                if id(end) not in still_open:
-                    end.memory.pool.charge(end.memory)
-                    still_open[id(end)] = end
-            elif (key := id(end)) in still_open:
-                memory = end.memory
-                borrower = memory.borrower
-                if borrower is not None:  # any item that was launched so far may have used it
-                    memory.written, memory.used = (borrower, borrower.issued), {}
-                memory.pool.release(memory)
-                del still_open[key]
-            queue.popleft()
-
-    def follow(self, drain: Callable[[], object]) -> None:
-        """From now on, when a claim ends, call what drains under the submission lock."""
-        for end in list(self._open.values()):
-            if (claim := end()) is not None:
-                gone = functools.partial(self._drain_at_once, end, drain)
-                self._followed.append(weakref.ref(claim, gone))
-
-    def _drain_at_once(self, end: _ClaimEnd, drain: Callable[[], object], _: object) -> None:
-        self.queue.append(end)  # its own callback comes after this one
-        if sys.is_finalizing():
-            return
-        with contextlib.suppress(ReentrantCallError):  # it ended within a submission
-            drain()
-
-    def repair(self) -> list[Memory]:
-        """Forget claims whose end was cut short, and return the memories that are claimed."""
-        self._open = {key: end for key, end in self._open.items() if end() is not None}
-        return self.memories()

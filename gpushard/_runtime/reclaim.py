@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard._runtime.backend import Backend
-from gpushard._runtime.domain import Domain
+from gpushard._runtime.memory_domain import Domain
 from gpushard._runtime.pool import NoRoomError, Pool
 from gpushard.errors import OutOfMemoryError
 

@@ -13,9 +13,10 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.memory_kind import MEMORY_KINDS, check_kind
 from gpushard._runtime.backend import HOST_DOMAIN, Backend, DeviceInfo
 from gpushard._runtime.callbacks import Callbacks
-from gpushard._runtime.domain import Domain
+from gpushard._runtime.claims import Claim, Claims
 from gpushard._runtime.item import Item
-from gpushard._runtime.memory import Account, Claim, Claims, Memory
+from gpushard._runtime.memory import Account, Memory
+from gpushard._runtime.memory_domain import Domain
 from gpushard._runtime.pool import NoRoomError, Pool, Room
 from gpushard._runtime.reclaim import out_of_memory, pools_of_chip, reclaim, reclaim_locked
 from gpushard._runtime.stream import Clock, Stream

@@ -20,7 +20,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from gpushard._functions.loops import set_loops
+from gpushard._functions.provided_loops import set_loops
 
 
 def _loops() -> Any:

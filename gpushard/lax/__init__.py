@@ -21,7 +21,7 @@ from gpushard.lax import (
     cumulative,
     elementwise,
     fourier_transforms,
-    gathering,
+    gather_scatter,
     linalg,
     products,
     reduce_windows,
@@ -38,7 +38,7 @@ from gpushard.lax.creation import *
 from gpushard.lax.cumulative import *
 from gpushard.lax.elementwise import *
 from gpushard.lax.fourier_transforms import *
-from gpushard.lax.gathering import *
+from gpushard.lax.gather_scatter import *
 from gpushard.lax.products import *
 from gpushard.lax.reduce_windows import *
 from gpushard.lax.reductions import *
@@ -52,7 +52,7 @@ __all__ += collectives.__all__
 __all__ += constraints.__all__
 __all__ += branches.__all__ + loops.__all__ + scans.__all__ + prefix_scan.__all__
 __all__ += elementwise.__all__
-__all__ += gathering.__all__
+__all__ += gather_scatter.__all__
 __all__ += products.__all__
 __all__ += reductions.__all__
 __all__ += segments.__all__

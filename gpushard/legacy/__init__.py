@@ -12,8 +12,8 @@ from __future__ import annotations
 
 from gpushard._geometry.memory_layout import Format as Layout
 from gpushard._geometry.memory_layout import Layout as DeviceLocalLayout
-from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.older.sharding_spec import (
     ArrayMapping,
     Chunked,
@@ -29,7 +29,11 @@ from gpushard._geometry.older.sharding_spec import (
     tile_aval_nd,
     untile_aval_nd,
 )
-from gpushard._placement.per_device import device_put_replicated, device_put_sharded, replicate
+from gpushard._placement.device_put_sharded import (
+    device_put_replicated,
+    device_put_sharded,
+    replicate,
+)
 from gpushard.legacy.device_array import (
     DeviceArray,
     ShardedDeviceArray,

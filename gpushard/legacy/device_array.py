@@ -8,7 +8,7 @@ from typing import Any, NoReturn
 from gpushard._array.array import Array
 from gpushard._array.data import Data, is_gone
 from gpushard._array.shape_dtype import ShapeDtypeStruct
-from gpushard._geometry.older.listed_sharding import PmapSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import ShardingSpec, pmap_sharding_spec, spec_to_indices
 from gpushard._placement.make_array import device_of_array, make_array_from_single_device_arrays
 from gpushard._runtime.runtime import Device

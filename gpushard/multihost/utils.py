@@ -15,10 +15,10 @@ from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._placement.device_get import device_get
 from gpushard._placement.device_put import device_put
 from gpushard._placement.devices import local_devices
-from gpushard._placement.make_array import (
+from gpushard._placement.make_array import make_array_from_single_device_arrays
+from gpushard._placement.process_local_data import (
     global_shape_of,
     make_array_from_process_local_data,
-    make_array_from_single_device_arrays,
     num_addressable_indices,
 )
 from gpushard._typing import HostArray

@@ -20,7 +20,7 @@ from gpushard._functions.host_reads import concrete
 from gpushard._functions.index_bounds import as_integers
 from gpushard._functions.index_parsing import parse
 from gpushard._functions.indexing import read_at, take
-from gpushard._functions.loops import fori_loop, while_loop
+from gpushard._functions.provided_loops import fori_loop, while_loop
 from gpushard._functions.put_and_place import finished, target
 from gpushard._functions.updating import updated
 from gpushard._functions.values import is_traced, is_value

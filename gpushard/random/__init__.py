@@ -3,7 +3,8 @@
     keys          keys of Threefry-2x32: `key`, `split`, `fold_in`, `KeyArray`
     distributions distributions of numbers: `normal`, `uniform`, `randint` and others
     vectors       `dirichlet`, `multivariate_normal`, `multinomial`, `orthogonal`, `ball`
-    order         `permutation`, `choice`, `categorical`
+    permutations  `permutation`
+    choices       `choice`, `categorical`
     sampling      check arguments and draw
     placing       place keys and results
 
@@ -18,16 +19,17 @@ each device draws its own shard.
 """
 
 from gpushard._array.key_array import KeyArray
-from gpushard.random import distributions, keys, order, vectors
+from gpushard.random import choices, distributions, keys, permutations, vectors
+from gpushard.random.choices import *
 from gpushard.random.distributions import *
 from gpushard.random.keys import *
-from gpushard.random.order import *
+from gpushard.random.permutations import *
 from gpushard.random.vectors import *
 
 __all__ = ["KeyArray"]
 __all__ += distributions.__all__
 __all__ += keys.__all__
-__all__ += order.__all__
+__all__ += choices.__all__ + permutations.__all__
 __all__ += vectors.__all__
 
 

@@ -21,9 +21,9 @@ from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._placement.device_put import device_put
 from gpushard._placement.reshard import reshard
 from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.copy_phase import Phase
 from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Memory
-from gpushard._runtime.phase import Phase
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream, Tick

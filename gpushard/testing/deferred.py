@@ -11,8 +11,9 @@ import numpy as np
 from gpushard._array.array import Array, array_like
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._runtime.backend import HOST_DOMAIN
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, allocate_now, launch, room_on
-from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.pool import Room
 from gpushard._typing import LocalArray
 from gpushard.errors import ConfigurationError

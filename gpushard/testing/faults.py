@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar
 
+from gpushard._runtime.copy_phase import Phase
 from gpushard._runtime.item import Item
 from gpushard._runtime.memory import Account, Memory
-from gpushard._runtime.phase import Phase
 from gpushard._runtime.pool import NoRoomError, Pool
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Stream

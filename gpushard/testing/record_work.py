@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from gpushard._runtime.backend import Backend
+from gpushard._runtime.copy_phase import BoxCopy, Phase
 from gpushard._runtime.item import Item
-from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import LocalArray
 from gpushard.testing.simulated_time import Work

@@ -10,7 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._ops import narrow
+from gpushard._ops import narrow_floats
 from gpushard._ops.aval import Aval
 from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
@@ -176,9 +176,9 @@ def test_rounded_results_go_where_they_are_wanted() -> None:
     half = np.dtype(np.float16)
     x, y = np.arange(1, 7, dtype=np.float32) / 3, np.full(6, 0.25, np.float32)
     out = np.zeros(6, half)
-    assert narrow._rounding(np.add, [half])(x, y, out=out) is out
+    assert narrow_floats._rounding(np.add, [half])(x, y, out=out) is out
     np.testing.assert_array_equal(out, (x + y).astype(half))
     outs = np.zeros(6, half), np.zeros(6, half)
-    assert narrow._rounding(np.divmod, [half] * 2)(x, y, out=outs) is outs
+    assert narrow_floats._rounding(np.divmod, [half] * 2)(x, y, out=outs) is outs
     for got, want in zip(outs, np.divmod(x, y), strict=True):
         np.testing.assert_array_equal(got, want.astype(half))

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
-from gpushard._geometry.older.listed_sharding import GSPMDSharding
 from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import GSPMDSharding
 from gpushard._geometry.partition_spec import P
 from tests.geometry.older.test_op_sharding import shardings
 from tests.oracle.test_geometry_vs_jax import random_cases

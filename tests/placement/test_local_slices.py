@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._placement.make_array import global_shape_of, local_slices
+from gpushard._placement.process_local_data import global_shape_of, local_slices
 from gpushard.errors import ShardingError
 
 Shape = tuple[int, ...]

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from gpushard._runtime.memory import Account, Claims
+from gpushard._runtime.claims import Claims
+from gpushard._runtime.memory import Account
 from gpushard._runtime.pool import NoRoomError, Pool, size_class
 from gpushard._runtime.stream import Stream
 from tests.runtime.test_stream import Queue

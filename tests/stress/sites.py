@@ -25,7 +25,7 @@ _parsing = threading.Lock()
 PACKAGE = Path(__file__).parents[2] / "gpushard"
 FILES = tuple(
     f"_runtime/{name}.py"
-    for name in ("runtime", "launch", "reclaim", "memory", "pool", "stream", "callbacks")
+    for name in ("runtime", "launch", "reclaim", "memory", "claims", "pool", "stream", "callbacks")
 )
 FOLDERS = ("_runtime/cuda", "_movement", "_ops", "_array", "_placement")
 

@@ -7,8 +7,8 @@ import pytest
 
 import gpushard as gs
 from gpushard._runtime.checking.checker import Access, Checker, Shadow
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import room_on
-from gpushard._runtime.memory import Claim
 from gpushard._runtime.stream import Stream
 from gpushard._runtime.work_sharing import Pace
 from gpushard.errors import RaceError

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.columns import distinct_columns
+from gpushard._geometry.distinct_columns import distinct_columns
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.dim_maps import Piece
 from gpushard._movement.planning.holdings import Overlap

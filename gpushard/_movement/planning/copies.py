@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.columns import distinct_columns
+from gpushard._geometry.distinct_columns import distinct_columns
 from gpushard._movement.planning.broadcast_tree import Wants, find_relays, may_relay
 from gpushard._movement.planning.choose_holders import share_among_holders
 from gpushard._movement.planning.holdings import Overlap, cells_of, within

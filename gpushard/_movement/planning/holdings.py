@@ -13,7 +13,7 @@ import weakref
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.columns import distinct_columns
+from gpushard._geometry.distinct_columns import distinct_columns
 from gpushard._geometry.tiling import Assignment, Tiling
 from gpushard._movement.planning.dim_maps import Piece, Runs, cut_runs
 from gpushard._typing import IntArray, Shape

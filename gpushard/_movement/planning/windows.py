@@ -29,7 +29,7 @@ from gpushard._movement.plan import Plan, Step
 from gpushard._movement.planning.dim_maps import DimMap, Piece
 from gpushard._movement.planning.holdings import holdings
 from gpushard._movement.planning.reshard import make_plan
-from gpushard._runtime.phase import Copy, Phase
+from gpushard._runtime.copy_phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides
 from gpushard._typing import Shape
 

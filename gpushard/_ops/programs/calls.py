@@ -15,9 +15,10 @@ from gpushard._movement.buffer import ShardedBuffer, claim_nothing, devices_of
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.row import Kernel, Row, Site
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.host.ufuncs import without_out
 from gpushard._runtime.launch import Outputs, launch, one_room, room_on
-from gpushard._runtime.memory import Claim, Memory
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.pool import Room
 from gpushard._runtime.runtime import Device, Runtime
 from gpushard._runtime.work_sharing import Pace

@@ -16,8 +16,9 @@ from gpushard._movement.buffer import ShardedBuffer
 from gpushard._ops.programs.launched import Group, Launched, waits_alike
 from gpushard._ops.row import Runnable
 from gpushard._runtime.backend import Replay
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, arrays_in
-from gpushard._runtime.memory import BLOCK_ALIGNMENT, Account, Claim, Memory
+from gpushard._runtime.memory import BLOCK_ALIGNMENT, Account, Memory
 from gpushard._runtime.pool import Room
 from gpushard._runtime.stream import Stream
 from gpushard._typing import LocalArray

@@ -12,7 +12,7 @@ from gpushard._ops import rule
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.host_remainder import remainder
 from gpushard._ops.host_where import where_on_host
-from gpushard._ops.narrow import in_single
+from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row, broadcasting
 from gpushard._ops.rule import Rule

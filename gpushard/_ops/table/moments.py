@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._ops.aval import Aval, Dtype
-from gpushard._ops.narrow import in_single
+from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Kernel, Params, Row, State
 from gpushard._ops.table.elementwise import writing

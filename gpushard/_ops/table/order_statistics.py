@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._ops.aval import Aval, Dtype
-from gpushard._ops.narrow import in_single
+from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row, Stack, broadcasting
 from gpushard._ops.rule import Dims, Rule

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard._ops.aval import Aval
-from gpushard._ops.narrow import in_single
+from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row, broadcasting, broadcasting_whole
 from gpushard._ops.rule import Rule

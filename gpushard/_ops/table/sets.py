@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._ops.aval import Aval
-from gpushard._ops.narrow import in_single
+from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row
 from gpushard._ops.rule import Rule

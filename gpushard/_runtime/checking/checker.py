@@ -25,9 +25,10 @@ import numpy as np
 
 from gpushard._runtime.backend import Backend, Claiming, Committing, Memories, Tasks
 from gpushard._runtime.checking.shadow import Access, Shadow, caller_place, raise_to
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.copy_phase import BoxCopy, Message, Phase
 from gpushard._runtime.item import Item
-from gpushard._runtime.memory import Claim, Memory
-from gpushard._runtime.phase import BoxCopy, Message, Phase
+from gpushard._runtime.memory import Memory
 from gpushard._runtime.stream import Clock, Event, Stream, Tick
 from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import HostArray, LocalArray, LocalArrays

@@ -34,6 +34,8 @@ from gpushard._runtime.backend import (
     Tasks,
 )
 from gpushard._runtime.callbacks import CallingThread
+from gpushard._runtime.claims import Claim
+from gpushard._runtime.copy_phase import BoxCopy, Message, Phase
 from gpushard._runtime.cuda.copier import Copier
 from gpushard._runtime.cuda.devices.health import Health
 from gpushard._runtime.cuda.devices.selection import select
@@ -70,9 +72,7 @@ from gpushard._runtime.host import dlpack
 from gpushard._runtime.host.keep_alive import keep
 from gpushard._runtime.item import Item
 from gpushard._runtime.kernel_checks import BrokenKernelError
-from gpushard._runtime.memory import Claim
 from gpushard._runtime.nests import Nest, Op
-from gpushard._runtime.phase import BoxCopy, Message, Phase
 from gpushard._runtime.stream import Event, Stream, Tick
 from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape

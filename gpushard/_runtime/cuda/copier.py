@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import numpy as np
 
 from gpushard._runtime.copy_engine import by_engine
+from gpushard._runtime.copy_phase import BoxCopy, Phase
 from gpushard._runtime.cuda.devices.topology import Topology
 from gpushard._runtime.cuda.driver.driver import Driver, StreamHandle
 from gpushard._runtime.cuda.kernels.copy_launches import Launches
 from gpushard._runtime.cuda.memory.bounce import Bounce
 from gpushard._runtime.cuda.memory.stores import address_of
-from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.traffic import Traffic
 from gpushard._typing import LocalArray, LocalArrays
 

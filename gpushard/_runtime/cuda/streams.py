@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from gpushard._runtime.claims import Claim
 from gpushard._runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle
-from gpushard._runtime.memory import Claim
 
 
 class Queue:

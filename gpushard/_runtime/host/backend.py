@@ -15,11 +15,11 @@ import numpy as np
 from gpushard._runtime.backend import Memories, T, Tasks
 from gpushard._runtime.callbacks import CallingThread
 from gpushard._runtime.chunks import Move
+from gpushard._runtime.copy_phase import BoxCopy, Phase
 from gpushard._runtime.host.blas_threads import Limits, numpy_library
 from gpushard._runtime.host.store import NumpyStore
 from gpushard._runtime.host.workers import Workers
 from gpushard._runtime.item import Item
-from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.stream import Event, Stream
 from gpushard._runtime.traffic import Traffic
 from gpushard._runtime.work_sharing import Pace

@@ -18,10 +18,10 @@ from gpushard._runtime.backend import (
     T,
     Tasks,
 )
+from gpushard._runtime.copy_phase import Message
 from gpushard._runtime.host import dlpack
 from gpushard._runtime.host.keep_alive import address, keep
 from gpushard._runtime.nests import Nest, Op
-from gpushard._runtime.phase import Message
 from gpushard._runtime.stream import Stream, Tick
 from gpushard._runtime.work_sharing import Pace
 from gpushard._typing import Dtype, HostArray, Kinds, Shape

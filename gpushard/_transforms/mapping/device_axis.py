@@ -32,7 +32,7 @@ from gpushard import tree
 from gpushard._array.array import ConcreteArray
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
-from gpushard._geometry.older.listed_sharding import PmapSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import (
     Chunked,
     Replicated,

@@ -32,7 +32,7 @@ from gpushard._transforms.tracing.executable import array_of, share_buffer, var_
 from gpushard._transforms.values.captured import Guard
 from gpushard._transforms.values.frames import innermost
 from gpushard._transforms.values.mapped import as_mapped
-from gpushard._transforms.values.scopes import scope
+from gpushard._transforms.values.named_scope import scope
 from gpushard._transforms.values.traced import TracedValue
 
 

@@ -9,5 +9,5 @@
 - `mapped_axes`: `in_axes`, and the checks of mapped axes.
 - `user_functions`: checks of functions to transform, and wrappers that look like them.
 - `captured`: containers around a function, which the function may read but not change.
-- `scopes`: names that users give to parts of a function.
+- `named_scope`: names that users give to parts of a function.
 """

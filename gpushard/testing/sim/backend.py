@@ -13,9 +13,9 @@ import numpy as np
 
 from gpushard._runtime.backend import Backend, DeviceInfo, Memories, Tasks
 from gpushard._runtime.checking.checker import Checker
+from gpushard._runtime.copy_phase import BoxCopy, Phase
 from gpushard._runtime.host import NumpyStore
 from gpushard._runtime.item import Item
-from gpushard._runtime.phase import BoxCopy, Phase
 from gpushard._runtime.runtime import Runtime
 from gpushard._runtime.stream import Event, Stream, Tick
 from gpushard._runtime.work_sharing import Pace

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard._geometry.older import op_sharding
-from gpushard._geometry.older.listed_sharding import GSPMDSharding
 from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import GSPMDSharding
 from gpushard._geometry.older.sharding_spec import ShardingSpec
 from gpushard.errors import ArgumentError, ArgumentTypeError, ParseError, ShardingError
 from tests.share import examples

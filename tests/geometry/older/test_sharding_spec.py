@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from gpushard import ShapeDtypeStruct
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
-from gpushard._geometry.older.listed_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.older.op_sharding import OpSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import GSPMDSharding, PmapSharding
 from gpushard._geometry.older.sharding_spec import (
     Chunked,
     NoSharding,

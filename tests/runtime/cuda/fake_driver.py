@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.cuda.devices.green import Partition, equal_groups
+from gpushard._runtime.cuda.devices.green_partitions import Partition, equal_groups
 from gpushard._runtime.cuda.driver.driver import Gpu, Share
 from gpushard._runtime.cuda.kernels.batches import THREADS
 from gpushard._runtime.cuda.kernels.copy_pieces import BATCH, INLINE_PIECES, Pieces

@@ -29,9 +29,9 @@ import numpy as np
 
 from gpushard._runtime.cuda.kernels import thread_nests
 from gpushard._runtime.cuda.kernels.thread_nests import thread_nest
-from gpushard._runtime.host.nests import c_kernels, c_schedule, tiles
+from gpushard._runtime.host.nests import c_kernels, c_schedule, numpy_tiles
 from gpushard._runtime.host.nests.c_kernels import c_kernel
-from gpushard._runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard._runtime.host.nests.numpy_tiles import straight_kernel, tile_kernel
 from gpushard._runtime.nests import Nest
 from tests.runtime.nests import fused_loops, nest_definition, nest_families
 from tests.runtime.nests.c_batches import compiled_together
@@ -56,10 +56,10 @@ def small_steps(case: Case, nest: Nest) -> Iterator[None]:
         mock.patch.object(c_schedule, "_LANES", strip),
         mock.patch.object(c_schedule, "_STRIP", strip),
         mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 200)[case.number % 5 == 0]),
-        mock.patch.object(tiles, "_TILE", tile),
-        mock.patch.object(tiles, "LARGE", (1 << 14, 1)[case.number // 16 % 2]),
-        mock.patch.object(tiles, "_ROW", (2, 16)[case.number // 4 % 2]),
-        mock.patch.object(tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
+        mock.patch.object(numpy_tiles, "_TILE", tile),
+        mock.patch.object(numpy_tiles, "LARGE", (1 << 14, 1)[case.number // 16 % 2]),
+        mock.patch.object(numpy_tiles, "_ROW", (2, 16)[case.number // 4 % 2]),
+        mock.patch.object(numpy_tiles, "_SMALL", (1, 4096)[case.number // 8 % 2]),
         mock.patch.object(thread_nests, "_MOST_KEPT", (1, 2, 128)[case.number % 3]),
         mock.patch.object(thread_nests, "_PART", (2, 7, 1 << 10)[case.number // 3 % 3]),
         mock.patch.object(thread_nests, "_MOST_PARTS", (3, 128)[case.number // 2 % 2]),

@@ -18,10 +18,10 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard._runtime import kernel_checks
-from gpushard._runtime.host.nests import blocks, c_kernels, tiles
+from gpushard._runtime.host.nests import block_kernels, c_kernels, numpy_tiles
 from gpushard._runtime.host.nests.c_kernels import c_kernel
 from gpushard._runtime.host.nests.c_source import c_source
-from gpushard._runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard._runtime.host.nests.numpy_tiles import straight_kernel, tile_kernel
 from gpushard._runtime.kernel_checks import BrokenKernelError, Program, check
 from gpushard._runtime.kernel_tree import (
     Atom,
@@ -345,7 +345,7 @@ NORMED = nest(
 @example(NORMED)
 def test_tiles_keep_values_where_nothing_lies_that_is_needed(meant: Nest) -> None:
     """Each value has a place, and there are no more places than values that are needed at once."""
-    slots, homes = tiles._homes(meant)
+    slots, homes = numpy_tiles._homes(meant)
     first = len(meant.loads)
     results = {result.place for result in meant.results}
     assert results <= homes.keys()
@@ -373,8 +373,11 @@ def test_tiles_are_no_larger_than_they_need_be(short: Loops, inner: Loops, large
     ops += [("sum", (2,), (1,), over)] if over else [("negative", (2,), (0, 1), ())]
     meant = nest((300, 7), [(0, 1)], [*ops, ("subtract", (1, 3), (0, 1), ())], [4],
                  short=short, inner=inner)  # fmt: skip
-    memory = blocks.Scratch()
-    with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 4):
+    memory = block_kernels.Scratch()
+    with (
+        mock.patch.object(numpy_tiles, "scratch", memory),
+        mock.patch.object(numpy_tiles, "_TILE", 4),
+    ):
         check_values(tile_kernel(meant), meant)
     assert max(slot.nbytes for slot in memory.slots) == largest * FLOAT.itemsize
 
@@ -388,7 +391,7 @@ def test_sums_over_loops_that_are_cut() -> None:
     for count in range(1, len(ops) + 1):
         meant = nest((9, 5), [(0, 1), (0,)], ops[:count], range(2, 2 + count))
         for size in (1, 4, 12, 45):
-            with mock.patch.object(tiles, "_TILE", size):
+            with mock.patch.object(numpy_tiles, "_TILE", size):
                 check_values(tile_kernel(meant), meant)
 
 
@@ -396,8 +399,11 @@ def test_the_widest_operation_says_how_large_tiles_are() -> None:
     ops: list[tuple[str, Loops, Loops, Loops]] = [
         ("negative", (1,), (0,), ()), ("add", (0, 2), (0, 1), ()), ("sum", (3,), (0,), (1,)),
     ]  # fmt: skip
-    meant, memory = nest((300, 7), [(0, 1), (0,)], ops, [4], short=(1,)), blocks.Scratch()
-    with mock.patch.object(tiles, "scratch", memory), mock.patch.object(tiles, "_TILE", 28):
+    meant, memory = nest((300, 7), [(0, 1), (0,)], ops, [4], short=(1,)), block_kernels.Scratch()
+    with (
+        mock.patch.object(numpy_tiles, "scratch", memory),
+        mock.patch.object(numpy_tiles, "_TILE", 28),
+    ):
         check_values(tile_kernel(meant), meant)
     assert max(slot.nbytes for slot in memory.slots) == 28 * FLOAT.itemsize
 
@@ -446,7 +452,7 @@ def test_in_which_order_tiles_add(shape: tuple[int, ...]) -> None:
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(dims, count):
             found = np.empty([1 if dim in axes else n for dim, n in enumerate(shape)], x.dtype)
-            tiles._reduction(np.add, x.dtype, axes, len(shape))(x, found)
+            numpy_tiles._reduction(np.add, x.dtype, axes, len(shape))(x, found)
             ahead = [dim for dim in axes if not {*dims[dim:]} <= {*axes}]
             kept = shape[: len(shape) - count + len(ahead)]
             rows = x.reshape(*kept, -1) if count > len(ahead) else x[..., None]
@@ -470,11 +476,11 @@ def test_sums_of_products_in_a_tile() -> None:
         x, y = (rng.integers(-4, 5, shape).astype(float) for shape in shapes)
         if axes:
             want = (x * y).sum(axes, keepdims=True)
-            found = tiles._product(x, y, axes, np.full(want.shape, np.nan))
+            found = numpy_tiles._product(x, y, axes, np.full(want.shape, np.nan))
             np.testing.assert_array_equal(found, want, str(kinds))
     zero, infinite = np.zeros((1, 1)), np.full((1, 1), np.inf)
     with np.errstate(invalid="ignore"):
-        assert np.isnan(tiles._product(zero, infinite, (1,), np.zeros((1, 1)))).all()
+        assert np.isnan(numpy_tiles._product(zero, infinite, (1,), np.zeros((1, 1)))).all()
 
 
 @pytest.mark.parametrize("name", ["argmin", "argmax"])
@@ -501,7 +507,7 @@ def test_positions_in_a_tile(name: str, dtype: Any) -> None:
             want = getattr(np, name)(rows.reshape(*rows.shape[: -len(axes)], -1), -1)
             want = np.expand_dims(want, tuple(sorted(axes)))
             found = np.full(want.shape, -1)
-            tiles._positions(op, axes)(x, found)
+            numpy_tiles._positions(op, axes)(x, found)
             np.testing.assert_array_equal(found, want, f"{shape} {axes}")
 
 

@@ -29,7 +29,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard._runtime.cuda.kernels import thread_nests
-from gpushard._runtime.host.nests import c_schedule, choose_kernel, tiles
+from gpushard._runtime.host.nests import c_schedule, choose_kernel, numpy_tiles
 from gpushard._runtime.runtime import Runtime
 from gpushard._transforms.regions import layout
 from tests.runtime.nests.c_batches import compiled_together
@@ -375,9 +375,9 @@ def thresholds(seed: int) -> Iterator[None]:
         mock.patch.object(c_schedule, "_LANES", strip),
         mock.patch.object(c_schedule, "_STRIP", strip),
         mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 3000)[seed % 5 == 0]),
-        mock.patch.object(tiles, "_TILE", (7, 50, 1 << 18)[seed % 3]),
-        mock.patch.object(tiles, "_ROW", (2, 16)[seed % 2]),
-        mock.patch.object(tiles, "_SMALL", (1, 1 << 12)[seed % 2]),
+        mock.patch.object(numpy_tiles, "_TILE", (7, 50, 1 << 18)[seed % 3]),
+        mock.patch.object(numpy_tiles, "_ROW", (2, 16)[seed % 2]),
+        mock.patch.object(numpy_tiles, "_SMALL", (1, 1 << 12)[seed % 2]),
         mock.patch.object(thread_nests, "_MOST_KEPT", (1, 2, 128)[seed % 3]),
         mock.patch.object(thread_nests, "_PART", (2, 7, 1 << 10)[seed // 3 % 3]),
         mock.patch.object(thread_nests, "_MOST_PARTS", (3, 128)[seed // 2 % 2]),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
-from gpushard._runtime.host.nests import tiles
+from gpushard._runtime.host.nests import numpy_tiles
 from gpushard._transforms.graph.ops import Region
 from gpushard._transforms.regions import regions
 from tests.share import examples
@@ -116,10 +116,10 @@ def test_random_programs(program: list[Step], shapes: Any, one: P, two: P) -> No
     rng = np.random.default_rng(1)
     values = [rng.uniform(-3, 3, shape) for shape in shapes]
     eager: list[Any] = []
-    for compiler, tile in (("cc", tiles._TILE), ("", tiles._TILE), ("", 50)):
+    for compiler, tile in (("cc", numpy_tiles._TILE), ("", numpy_tiles._TILE), ("", 50)):
         with (
             testing.runtime(**HOST, compiler=compiler), np.errstate(all="ignore"),
-            mock.patch.object(tiles, "_TILE", tile),
+            mock.patch.object(numpy_tiles, "_TILE", tile),
         ):  # fmt: skip
             xs = placed(values, (one, two))
             if not eager:
@@ -731,8 +731,8 @@ SUMMED: list[Callable[[Any, Any], Any]] = [
 @pytest.mark.parametrize("function", range(len(SUMMED)))
 def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Loops that a result lacks are cut as others are, whichever comes first."""
-    monkeypatch.setattr(tiles, "_TILE", tile)
-    monkeypatch.setattr(tiles, "_SMALL", 1)
+    monkeypatch.setattr(numpy_tiles, "_TILE", tile)
+    monkeypatch.setattr(numpy_tiles, "_SMALL", 1)
     f, value = SUMMED[function], np.random.default_rng(0).integers(-9, 9, (70, 80)).astype(float)
     with testing.runtime(**HOST, compiler=""):
         mesh = gs.make_mesh((3, 2), ("x", "y"))
@@ -918,8 +918,8 @@ def test_elements_lie_in_the_order_of_the_axes() -> None:
     """Whatever their lengths: so the order of a sum depends on these alone."""
     for shape in ((2, 3), (3, 2), (2, 2), (1, 5), (2, 1, 4)):
         x = np.arange(float(np.prod(shape))).reshape(shape)
-        assert tiles._in_order(x) is x
-        turned = tiles._in_order(x.T)
+        assert numpy_tiles._in_order(x) is x
+        turned = numpy_tiles._in_order(x.T)
         strides = [step for step, n in zip(turned.strides, turned.shape, strict=True) if n > 1]
         assert strides == sorted(strides, reverse=True)
         np.testing.assert_array_equal(turned, x.T)

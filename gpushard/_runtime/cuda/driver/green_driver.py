@@ -13,7 +13,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from gpushard._runtime.cuda.devices.green import (
+from gpushard._runtime.cuda.devices.green_partitions import (
     Partition,
     check_driver,
     equal_groups,

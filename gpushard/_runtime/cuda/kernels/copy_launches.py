@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from gpushard._runtime.copy_phase import Phase
 from gpushard._runtime.cuda.driver.driver import Driver, EventHandle, StreamHandle, Table
 from gpushard._runtime.cuda.kernels.batches import Allocation
 from gpushard._runtime.cuda.kernels.copy_pieces import (
@@ -24,7 +25,6 @@ from gpushard._runtime.cuda.kernels.fills import INLINE_FILLS, Filling, Fills, m
 from gpushard._runtime.cuda.memory.slabs import SlabRange
 from gpushard._runtime.cuda.memory.stores import GpuStore, address_of, extent_of
 from gpushard._runtime.cuda.streams import EventPool
-from gpushard._runtime.phase import Phase
 from gpushard._typing import HostArray, LocalArray, LocalArrays
 
 

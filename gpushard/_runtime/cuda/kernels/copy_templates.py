@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gpushard._frozen import dataclass
+from gpushard._runtime.copy_phase import Phase
 from gpushard._runtime.cuda.kernels.batches import Allocation
 from gpushard._runtime.cuda.kernels.copy_pieces import PIECE, Box, Pieces, make_counted_pieces
-from gpushard._runtime.phase import Phase
 from gpushard._typing import LocalArrays
 
 

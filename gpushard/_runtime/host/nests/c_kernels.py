@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.host.nests.blocks import kernel_of, scratch
+from gpushard._runtime.host.nests.block_kernels import kernel_of, scratch
 from gpushard._runtime.host.nests.c_compiler import compiled, warn
 from gpushard._runtime.host.nests.c_source import c_source
 from gpushard._runtime.kernel_checks import BrokenKernelError, check

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from gpushard._runtime.backend import NestKernel
 from gpushard._runtime.host.nests.c_kernels import c_kernel
-from gpushard._runtime.host.nests.tiles import straight_kernel, tile_kernel
+from gpushard._runtime.host.nests.numpy_tiles import straight_kernel, tile_kernel
 from gpushard._runtime.nests import LARGE, Nest
 from gpushard._typing import Shape
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpushard._runtime.copy_engine import by_engine
+from gpushard._runtime.copy_phase import Copy, Phase
 from gpushard._runtime.cuda.kernels.copy_templates import make_template
 from gpushard._runtime.host.keep_alive import address
-from gpushard._runtime.phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides
 from tests.runtime.cuda.fake_driver import FakeDriver
 from tests.share import seeds

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.host.nests.blocks import kernel_of, scratch
+from gpushard._runtime.host.nests.block_kernels import kernel_of, scratch
 from gpushard._runtime.host.ufuncs import host_ufunc
 from gpushard._runtime.nests import LARGE, REDUCTIONS, SHORT, Load, Nest, Op, merged
 from gpushard._typing import Dtype, Kernel, LocalArray, LocalArrays, Shape

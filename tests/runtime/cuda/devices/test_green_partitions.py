@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard._runtime import current
 from gpushard._runtime.cuda.backend import CudaBackend
-from gpushard._runtime.cuda.devices.green import (
+from gpushard._runtime.cuda.devices.green_partitions import (
     Partition,
     Split,
     check_driver,

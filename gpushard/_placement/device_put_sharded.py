@@ -8,7 +8,7 @@ from typing import Any
 from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._functions.argument_checks import integer
-from gpushard._geometry.older.listed_sharding import PmapSharding
+from gpushard._geometry.older.pmap_gspmd_sharding import PmapSharding
 from gpushard._geometry.older.sharding_spec import Replicated, ShardingSpec, pmap_sharding_spec
 from gpushard._placement.device_put import device_put
 from gpushard._placement.devices import local_devices

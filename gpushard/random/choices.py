@@ -1,4 +1,4 @@
-"""Permute arrays and choose elements at random.
+"""Choose elements at random, with or without probabilities.
 
 In this version, each device that needs the permuted dim, or the dim to choose from, gathers it.
 """
@@ -13,79 +13,20 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._array.key_array import keys_of
 from gpushard._functions.shapes import as_shape
-from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.prng.distribution import Distribution, Domain
 from gpushard._ops.table import manipulation, random_order
 from gpushard._ops.table import random as table
-from gpushard._placement.device_put import as_host_array, implicitly_put
 from gpushard._typing import Shape
-from gpushard.errors import ArgumentError, ArgumentTypeError
+from gpushard.errors import ArgumentError
 from gpushard.random.distributions import randint
 from gpushard.random.keys import single_key
+from gpushard.random.permutations import as_source, below
 from gpushard.random.placing import beside, bind_at, moved_to
 from gpushard.random.sampling import dtype_of, is_high, parameter, sample
 
-__all__ = ["categorical", "choice", "permutation", "shuffle"]
-
-
-def permutation(
-    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
-) -> Array:
-    """Permute an array along a dim, or the integers below a number, in random order.
-
-    Args:
-      key: a key.
-      x: an array, or the number.
-      axis: the dim.
-      independent: whether to permute each vector along the dim independently.
-      out_sharding: the sharding of the result.
-
-    Raises:
-      ArgumentError: the number is negative, or there is no such dim.
-      ArgumentTypeError: the number is not an integer.
-
-    >>> from gpushard import random
-    >>> permutation(random.key(0), 6)
-    Array([0, 1, 5, 4, 3, 2], dtype=int64)
-    """
-    element = single_key(key, "permutation")
-    if not np.ndim(x):
-        n = _number(x, "permutation", "x")
-        one_from_end(axis, 1, "permutation")
-        return bind_at(random_order.ORDER, (element,), (n,), (n,), out_sharding)
-    array = _array(x, "permutation", "x")
-    params = one_from_end(axis, len(array.shape), "permutation"), bool(independent)
-    return bind_at(random_order.SHUFFLE, (element, array), params, array.shape, out_sharding)
-
-
-shuffle = permutation
-"""Another name for `permutation`. Use the result: `x` itself does not change."""
-
-
-def _number(x: Any, name: str, argument: str) -> int:
-    if is_value(x):
-        raise ArgumentTypeError(
-            f"{name}: {argument} is an array without dims; pass int({argument}), a number on the "
-            "host: the result's size depends on it",
-            argument=argument,
-        )
-    data = np.asarray(x)
-    if data.dtype.kind not in "iu":
-        raise ArgumentTypeError.refusing(
-            argument, x, "must be an integer, or an array with at least one dim", name
-        )
-    if data < 0:
-        raise ArgumentError.refusing(argument, x, "must not be negative", name)
-    return int(data)
-
-
-def _array(x: Any, name: str, argument: str) -> Any:
-    if is_value(x):
-        return x
-    host = np.array(x) if isinstance(x, list | tuple) else x
-    return implicitly_put(as_host_array(host, argument)[0], name)
+__all__ = ["categorical", "choice"]
 
 
 def choice(
@@ -120,9 +61,9 @@ def choice(
     (4,)
     """
     sizes, noise = as_shape(shape), _noise(mode, "choice")
-    array = _array(a, "choice", "a") if np.ndim(a) else None
+    array = as_source(a, "choice", "a") if np.ndim(a) else None
     at = -1 if array is None else one_from_end(axis, len(array.shape), "choice")
-    n = _number(a, "choice", "a") if array is None else array.shape[at]
+    n = below(a, "choice", "a") if array is None else array.shape[at]
     _check_enough(n, math.prod(sizes), replace)
     weights = None if p is None else _weights(p, n)
     if array is None:
@@ -229,7 +170,7 @@ def categorical(
       ArgumentError: the other dims of `logits` do not broadcast to the shape, or there are too few
         categories to draw without replacement.
     """
-    x = _array(logits, "categorical", "logits")
+    x = as_source(logits, "categorical", "logits")
     if x.dtype.kind != "f":
         x = x.astype(np.float64)
     at = one_from_end(axis, len(x.shape), "categorical")

@@ -1,0 +1,16 @@
+"""List the arrays that are in use."""
+
+from __future__ import annotations
+
+from gpushard._array.array import Array
+from gpushard._runtime import current
+
+
+def live_arrays(platform: str | None = None) -> list[Array]:
+    """List all arrays in use that are not deleted.
+
+    Args:
+      platform: "cpu" or "gpu", to list only arrays on its devices.
+    """
+    arrays = [a for a in current.current().live_arrays() if not a.is_deleted()]
+    return [array for array in arrays if platform in (None, array.platform())]
