@@ -1,8 +1,8 @@
 """The boxes of an array on all devices, as arrays of integers.
 
 An `Assignment` has the block number of every device in every dim. A `Tiling` adds the shape, and so
-the edges of the blocks: a dim of length n over k blocks has blocks of ceil(n / k), and trailing
-ones are short or empty. Planners compute on these arrays and never on slices. Boxes that do not
+the edges of the blocks. A dim of length n over k blocks has blocks of ceil(n / k); trailing ones
+are short or empty. Planners compute on these arrays and never on slices. Boxes that do not
 form a grid are ranges of blocks: see `free_boxes`.
 """
 

@@ -1,7 +1,7 @@
 """Memory: root allocations that know who wrote and who uses them.
 
-A `Memory` is one root allocation with its clocks. It keeps them when it goes back to its pool, so
-that the next taker waits for every earlier user, and a release never waits for anyone.
+A `Memory` is one root allocation with its clocks. It keeps them when it goes back to its pool. So
+the next taker waits for every earlier user, and a release never waits for anyone.
 """
 
 from __future__ import annotations

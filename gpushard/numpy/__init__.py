@@ -1,14 +1,8 @@
 """Layer 8: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
 
-A file for each section of NumPy's reference (https://numpy.org/doc/stable/reference/routines.html),
-or a part of one, with an `__all__` of its own: `ranges`, `grids` and `matrices` next to
-`placement.creation`, `manipulation` with `joining`, `splitting`, `adding_removing` and `padding`,
-`bits`, `data_type`, `functional`, `indexing`, `linear_algebra` and `einstein_sums`, `logic`,
-`elementwise` with `differences`, `interpolation` and `convolutions`, `polynomials`, `sets`,
-`sorting`, `statistical` with `nan_functions`, `quantiles`, `correlation` and `histograms`,
-`window_functions`, `buffers_and_files`. `user_ufuncs` makes ufuncs, and `ufunc_methods` has the
-methods of all. `protocol` lets NumPy's own functions take arrays. The extensions, `linalg`, `fft`
-and `special`, are imported when they are first asked for.
+Each file has a section of NumPy's reference, or a part of one, and an `__all__` of its own
+(https://numpy.org/doc/stable/reference/routines.html). `protocol` lets NumPy's own functions take
+arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are first asked for.
 
 Functions take arrays, and what `asarray` takes. They run where their operands lie.
 

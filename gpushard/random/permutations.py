@@ -71,7 +71,7 @@ def below(x: Any, name: str, argument: str) -> int:
 
 
 def as_source(x: Any, name: str, argument: str) -> Any:
-    """Read an array whose elements are permuted or chosen."""
+    """Read the array to permute, or to choose elements from."""
     if is_value(x):
         return x
     host = np.array(x) if isinstance(x, list | tuple) else x
