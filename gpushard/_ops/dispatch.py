@@ -15,9 +15,10 @@ from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
-from gpushard._ops.row import Case, Params, Program, Row
+from gpushard._ops.row import Case, Params, Row
 from gpushard._ops.scalars import aval_of_number, is_number, kind_of_number
 from gpushard._ops.shardings import check_available, sharded_call
+from gpushard._ops.steps import Program
 from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ArgumentTypeError
 

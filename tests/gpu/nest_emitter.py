@@ -219,7 +219,9 @@ def launches(runtime: Runtime, program: Program, nest: Nest) -> Launch | None:
     work = Work(runtime, "nest", kernel.function, calls, of_device, results, nest.result_types)
     launched = launched_nest(work, nest, kernel, operands)
     numbers = list(enumerate(kernel.numbers, len(operands)))
-    return None if launched is None else Launch(launched[0], numbers, launched[1])
+    if launched is None:
+        return None
+    return Launch(launched, numbers, sum(launched.writes[len(nest.result_types) :]))
 
 
 def placed(program: Program) -> list[list[gs.Array]]:

@@ -93,13 +93,15 @@ class LocalCalls:
         ]
         # What is written: of each result what every call makes.
         self._rooms = [room for of in by_result for room in of]
+        self.writes = [sum(room.nbytes for room in of) for of in by_result]
+        """The bytes of each result."""
         self._streams = list(dict.fromkeys(device.stream for device in at))
         charges = tuple(
             (device.account, sum(room.nbytes for room in of))
             for device, *of in zip(at, *by_result, strict=True)
         )
         pool = self.devices[0].domain.pool
-        written = sum(room.nbytes for room in self._rooms)
+        written = sum(self.writes)
         # Counts all results.
         self._count = functools.partial(runtime.count, Room(pool, charges, written))
         total = written + sum(call.reads for call in calls)

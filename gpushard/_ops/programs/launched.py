@@ -201,23 +201,21 @@ def _launched(
 
 def launched_nest(
     work: Work, nest: Nest, kernel: NestKernel, tilings: Sequence[Tiling]
-) -> tuple[Launched, int] | None:
+) -> Launched | None:
     """Return calls of a loop nest as launches, if the backend has a kernel for them.
+
+    What a kernel holds while it runs is a result behind all others.
 
     Args:
       work: what there is to call.
       nest: what is computed.
       kernel: what computes it.
       tilings: of the operands.
-
-    Returns:
-      The calls, and the bytes that they hold while they run: a result behind all others.
     """
     if not work.calls:
         return None
     shapes = [[of.shard_shapes[call.home] for of in tilings] for call in work.calls]
     lengths = [tuple(nest.lengths(own)) for own in shapes]
-    scratch = 0
     if kernel.room is not None:
         rooms = [kernel.room(own) for own in lengths]
         calls = [
@@ -226,12 +224,10 @@ def launched_nest(
         ]
         kinds, outs = [*work.dtypes, ROOM], [*work.tilings, work.tilings[0]]
         work = dataclasses.replace(work, calls=calls, dtypes=kinds, tilings=outs)
-        scratch = sum(rooms) * ROOM.itemsize
     types = [*nest.operand_types, *[number.dtype for number in kernel.numbers]]
     scalars = range(len(tilings), len(types))
     takes = [[(n, call.home) for n in range(len(tilings))] for call in work.calls]
-    made = _in_groups(work, types, scalars, (), takes, lengths)
-    return None if made is None else (made, scratch)
+    return _in_groups(work, types, scalars, (), takes, lengths)
 
 
 def _in_groups(

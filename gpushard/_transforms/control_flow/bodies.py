@@ -43,7 +43,7 @@ from gpushard._array.key_array import is_keys
 from gpushard._cache import BoundedCache
 from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import COPY, WHERE
 from gpushard._ops.table.movement import RESHAPE
 from gpushard._placement.defaults import default_sharding, surroundings

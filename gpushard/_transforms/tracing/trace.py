@@ -22,8 +22,9 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._ops.bind import creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar
-from gpushard._ops.row import Params, Row, Runnable
+from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import WEAK_KINDS, is_number
+from gpushard._ops.steps import Runnable
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var
 from gpushard._transforms.graph.ops import Relabel, RowOp

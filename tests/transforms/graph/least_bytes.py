@@ -18,6 +18,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard._ops.choose import Given, assignments, sharding_of
+from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._transforms.graph.costs import received as moved_by
 from gpushard._transforms.graph.graph import Graph, Operation, Var
@@ -25,7 +26,7 @@ from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import can_price, priced
 from gpushard._transforms.graph.propagate import at
 from gpushard._transforms.graph.simplify import simplified
-from gpushard._transforms.graph.steps import case_of, lacking
+from gpushard._transforms.graph.steps import case_of
 from tests.traffic import received
 
 P = gs.P
