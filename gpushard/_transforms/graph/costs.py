@@ -13,8 +13,8 @@ from typing import Any
 from gpushard._ops.programs.bring import lacking_bytes
 from gpushard._ops.steps import evenly
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layouts import program_for
 from gpushard._transforms.graph.ops import Region, Reshard, RowOp
-from gpushard._transforms.graph.steps import program_for
 
 COSTS = ("flops", "bytes accessed", "bytes read", "bytes written", "bytes moved")
 

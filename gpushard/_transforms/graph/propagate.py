@@ -41,10 +41,10 @@ from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import kind_of_number
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layouts import bound, case_of, closed, keeps, resharded
 from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard._transforms.graph.simplify import simplified
-from gpushard._transforms.graph.steps import bound, case_of, closed, keeps, resharded
 
 _PRICES = 200
 """Most operations that the search prices, next to those of the graph as recorded."""

@@ -31,6 +31,7 @@ from gpushard._runtime.reclaim import name_operation
 from gpushard._runtime.runtime import Runtime
 from gpushard._transforms.graph.costs import received
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var, lines
+from gpushard._transforms.graph.layouts import program_for
 from gpushard._transforms.graph.ops import (
     Branch,
     Callback,
@@ -45,7 +46,6 @@ from gpushard._transforms.graph.ops import (
     Stacked,
     While,
 )
-from gpushard._transforms.graph.steps import program_for
 from gpushard._transforms.regions.regions import fuse_regions
 from gpushard._transforms.regions.segments import group_into_segments
 from gpushard._transforms.values.relabel import relabel_buffer

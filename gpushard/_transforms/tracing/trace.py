@@ -27,8 +27,8 @@ from gpushard._ops.scalars import WEAK_KINDS, is_number
 from gpushard._ops.steps import Runnable
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var
+from gpushard._transforms.graph.layouts import closed, operand_of, resharded
 from gpushard._transforms.graph.ops import Relabel, RowOp
-from gpushard._transforms.graph.steps import closed, operand_of, resharded
 from gpushard._transforms.tracing.executable import array_of, share_buffer, var_of
 from gpushard._transforms.values.captured import Guard
 from gpushard._transforms.values.frames import innermost
