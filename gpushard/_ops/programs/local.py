@@ -134,6 +134,8 @@ class Compute(Runnable):
         self.run: Run = self._run
         if self._count == len(calls.dtypes) and not self._parts:
             self.run = calls.run if numbers is None else self._run_with_numbers
+        elif numbers is None and list(self._parts.values()) == [None] * len(calls.dtypes):
+            self.run = calls.run_parts
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
         """Return the launches that the calls are, and the numbers that they take."""
