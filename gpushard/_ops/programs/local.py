@@ -126,7 +126,9 @@ class Compute(Runnable):
         count: int | None = None,
         flops: Callable[[], Counter[Any]] = Counter,
     ) -> None:
-        self._calls, self._numbers, self._parts = calls, numbers, parts or {}
+        self.calls = calls
+        """The calls."""
+        self._numbers, self._parts = numbers, parts or {}
         self._count = len(calls.dtypes) if count is None else count
         self._flops = flops
         self.writes = calls.writes[: self._count]
@@ -139,14 +141,14 @@ class Compute(Runnable):
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
         """Return the launches that the calls are, and the numbers that they take."""
-        if self._parts or not isinstance(self._calls, Launched):
+        if self._parts or not isinstance(self.calls, Launched):
             return None
-        return self._calls.launches(self._converted(numbers))
+        return self.calls.launches(self._converted(numbers))
 
     @property
     def nbytes(self) -> int:
         """Approximate bytes of the calls."""
-        return 4000 + 900 * len(self._calls.of_device)
+        return 4000 + 900 * len(self.calls.of_device)
 
     @property
     def scratch(self) -> int:
@@ -162,10 +164,10 @@ class Compute(Runnable):
 
     def _run_with_numbers(self, operands: Sequence[Any], numbers: Sequence[Any]) -> Sequence[Any]:
         assert self._numbers is not None
-        return self._calls.run(operands, self._numbers(numbers))
+        return self.calls.run(operands, self._numbers(numbers))
 
     def _run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> Sequence[Any]:
-        calls = self._calls
+        calls = self.calls
         if not self._parts:
             return calls.run(operands, self._converted(numbers))[: self._count]
         results: list[Any] = calls.run_parts(operands, self._converted(numbers))[: self._count]
