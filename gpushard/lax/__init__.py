@@ -11,10 +11,11 @@ from gpushard._transforms.control_flow.branches import *
 from gpushard._transforms.control_flow.loops import *
 from gpushard._transforms.control_flow.prefix_scan import *
 from gpushard._transforms.control_flow.scans import *
+from gpushard._transforms.mapping import collectives
+from gpushard._transforms.mapping.collectives import *
 from gpushard._transforms.tracing import constraints
 from gpushard._transforms.tracing.constraints import *
 from gpushard.lax import (
-    collectives,
     elementwise,
     gathering,
     linalg,
@@ -25,7 +26,6 @@ from gpushard.lax import (
     slicing,
     windows,
 )
-from gpushard.lax.collectives import *
 from gpushard.lax.elementwise import *
 from gpushard.lax.gathering import *
 from gpushard.lax.products import *

@@ -35,7 +35,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._ops.table.movement import PERMUTE, RESHAPE
 from gpushard._ops.table.reductions import MAX, MIN, SUM
-from gpushard._transforms.mapping.collectives import divide_dim, join_into_dim, numbers, permute
+from gpushard._transforms.mapping.named_dims import divide_dim, join_into_dim, numbers, permute
 from gpushard._transforms.values.frames import NamedDim, Names, innermost, merge_names
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, mapped
 from gpushard._transforms.values.relabel import relabel
