@@ -100,6 +100,10 @@ class Eager:
         )
 
 
+EAGER = Eager()
+"""The interpreter of plain arrays; callers that know their operands call it directly."""
+
+
 def _arrays(
     buffers: Sequence[ShardedBuffer], program: Program, runtime: Runtime
 ) -> tuple[ConcreteArray, ...]:

@@ -24,10 +24,11 @@ from typing import Any, cast
 
 import numpy as np
 
+from gpushard._array.eager import EAGER
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._ops.aval import Aval
-from gpushard._ops.bind import bind, bind_plain
+from gpushard._ops.bind import bind
 from gpushard._ops.row import Params, Row
 from gpushard._ops.rule import Rule
 from gpushard._ops.table.creation import ARANGE
@@ -220,7 +221,7 @@ def _numbers(name: NamedDim) -> Mapped:
     sharding: Any = default_sharding((name.size,))
     if frame.mesh is not None:
         sharding = NamedSharding(frame.mesh, P(name.place))
-    indices = bind_plain(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
+    indices = EAGER.bind(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
     return mapped(indices, (name,), frame, None)
 
 
