@@ -22,7 +22,6 @@ from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.mapping.device_axis import DeviceFrame, list_sharding
 from gpushard._transforms.values.frames import Frame, Names, frames, innermost
 from gpushard._transforms.values.mapped import Mapped, mapped
-from gpushard._transforms.values.relabel import relabel
 from gpushard._transforms.values.signature import (
     by_position,
     check_function,
@@ -362,4 +361,4 @@ def _leave(
         return mapped(x._value, x._names, around, x._source)
     value = x._value
     sharding = list_sharding(value._sharding.mesh, value._sharding, value._shape)
-    return relabel(value, sharding.tiling(value._shape), sharding)
+    return value._relabel(sharding.tiling(value._shape), sharding)

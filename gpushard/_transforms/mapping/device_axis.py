@@ -45,8 +45,8 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._ops.rule import Splits
 from gpushard._transforms.values.doors import check_result, enter, enter_blocks, leave_blocks
 from gpushard._transforms.values.frames import Frame, Names, Source, innermost
+from gpushard._transforms.values.labels import Labels, labels
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, move_to_mesh
-from gpushard._transforms.values.relabel import Labels, labels
 from gpushard._transforms.values.signature import (
     each_result,
     is_array,

@@ -43,7 +43,6 @@ from gpushard._transforms.values.mapped import (
     mapped,
     sharding_without,
 )
-from gpushard._transforms.values.relabel import relabel
 from gpushard._typing import Shape
 
 _INDEX = np.dtype(np.int32)
@@ -270,4 +269,4 @@ def _whole_at(value: Any, dim: int, *, needed: bool) -> Any:
 
 def _relabel_as(value: Any, shape: Shape, entries: Sequence[tuple[str, ...]]) -> Any:
     sharding = _spec(value._sharding, entries)
-    return relabel(value, sharding.tiling(shape), sharding)
+    return value._relabel(sharding.tiling(shape), sharding)

@@ -26,8 +26,8 @@ from gpushard._transforms.mapping.specs import (
 )
 from gpushard._transforms.values.doors import check_constant, enter_blocks, leave_blocks
 from gpushard._transforms.values.frames import Frame, Names, Source
+from gpushard._transforms.values.labels import Labels, labels
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along
-from gpushard._transforms.values.relabel import Labels, labels
 from gpushard._transforms.values.signature import (
     by_position,
     check_axis,

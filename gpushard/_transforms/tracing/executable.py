@@ -15,6 +15,7 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.aval import KEY, KeyDType
 from gpushard._array.data import array_of_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
+from gpushard._array.relabel import relabel_buffer
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.host import read_host
@@ -48,7 +49,6 @@ from gpushard._transforms.graph.ops import (
 )
 from gpushard._transforms.regions.regions import fuse_regions
 from gpushard._transforms.regions.segments import group_into_segments
-from gpushard._transforms.values.relabel import relabel_buffer
 from gpushard.errors import OutOfMemoryError
 
 SEVERAL = 64

@@ -89,9 +89,11 @@ class Tracer(TracedValue):
         step = resharded(self._var, sharding, wanted)
         return self._trace.record(self, step.op, step.operands, step.results, step.moved)
 
-    def _relabel(self, tiling: Tiling, sharding: Sharding) -> Any:
-        """Read the blocks of this array as those of an array of another shape."""
+    def _relabel(self, tiling: Tiling, sharding: Sharding, *, inside: bool = False) -> Any:
+        """View the blocks of this array as those of an array of another shape."""
         var = self._var
+        if self._committed and self._sharding == sharding and var.tiling is tiling:
+            return self.__copy__()
         result = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
         return self._trace.record(self, Relabel(), (var,), (result,))
 

@@ -19,6 +19,7 @@ from gpushard._array.array import ConcreteArray
 from gpushard._ops.table.movement import transposed
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.values.frames import Frame, Names, Source, check_apart
+from gpushard._transforms.values.labels import Labels
 from gpushard._transforms.values.mapped import (
     Mapped,
     as_mapped,
@@ -27,7 +28,6 @@ from gpushard._transforms.values.mapped import (
     mapped,
     sharding_of,
 )
-from gpushard._transforms.values.relabel import Labels, relabel
 from gpushard._transforms.values.signature import check_axis, check_leaf, is_array, place_of
 from gpushard.errors import ArgumentError
 
@@ -125,7 +125,7 @@ def enter_blocks(x: Any, labels: Labels, names: Names, frame: Frame, source: Sou
         x = implicitly_put(x, frame.what, labels.whole)
     elif x._held().tiling is not labels.whole_tiling and x._sharding != labels.shown:
         x = x._moved(labels.whole, frame.what)
-    value = relabel(x, labels.named_tiling, labels.named, inside=True)
+    value = x._relabel(labels.named_tiling, labels.named, inside=True)
     frame.not_returned.add(id(value))
     return mapped(value, names, frame, source)
 
@@ -149,7 +149,7 @@ def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
     if frame.outer is not None:
         sharding, new = labels.whole, labels.whole_tiling
     if new is not old or value._sharding != sharding:
-        value = relabel(value, new, sharding)
+        value = value._relabel(new, sharding)
     return as_result(value, outer, frame, x._source)
 
 
