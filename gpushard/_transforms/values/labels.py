@@ -8,7 +8,6 @@ makes this view without a copy.
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import Any
 
@@ -34,7 +33,6 @@ class Labels:
     shown_tiling: Tiling
 
 
-@functools.lru_cache(maxsize=4096)
 def labels(
     mesh: Mesh,
     axes: tuple[str, ...],
