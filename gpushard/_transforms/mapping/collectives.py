@@ -131,13 +131,9 @@ def _extreme(row: Row, function: str, x: Any, axis_name: AxisName, index_groups:
 
 def _reduced(row: Row, x: Mapped, names: Names, groups: Groups | None, extra: Any) -> Mapped:
     """Reduce a value over an axis, or over each of its groups."""
-    if groups is None:
-        return named_dims.reduce_names(row, x, names, extra)
-    if groups.size is None:
+    if groups is not None and groups.size is None:
         return reduce_unequal_groups(row, x, names, groups)
-    return in_groups(
-        x, names, groups, lambda x, member: named_dims.reduce_names(row, x, (member,), extra)
-    )
+    return _apply(lambda x, names: named_dims.reduce_names(row, x, names, extra), x, names, groups)
 
 
 def all_gather(
@@ -167,7 +163,7 @@ def all_gather(
     def gather_value(x: Any) -> Any:
         x = _value(x)
         dim = _dim(axis, x.ndim + (not tiled), "all_gather", "axis")
-        return _done(
+        return _apply(
             lambda x, names: named_dims.gather_into_dim(x, names, dim, tiled=tiled),
             x,
             names,
@@ -207,7 +203,7 @@ def psum_scatter(
         x = x.astype(np.int32) if x.dtype.kind == "b" else x
         dim = _dim(scatter_dimension, x.ndim, "psum_scatter", "scatter_dimension")
         _check_parts(x, dim, size, "psum_scatter", "scatter_dimension", tiled)
-        return _done(
+        return _apply(
             lambda x, names: named_dims.scatter_sum(x, names, dim, tiled=tiled), x, names, groups
         )
 
@@ -247,7 +243,7 @@ def all_to_all(
         split = _dim(split_axis, x.ndim, "all_to_all", "split_axis")
         concat = _dim(concat_axis, x.ndim, "all_to_all", "concat_axis")
         _check_parts(x, split, size, "all_to_all", "split_axis", tiled)
-        return _done(
+        return _apply(
             lambda x, names: named_dims.exchange(x, names, split, concat, tiled=tiled),
             x,
             names,
@@ -386,7 +382,7 @@ def _value(x: Any) -> Mapped:
     return mapped(value._value, value._names, frame, value._source)
 
 
-def _done(
+def _apply(
     function: Callable[..., Mapped], x: Mapped, names: Names, groups: Groups | None
 ) -> Mapped:
     """Apply a function to a value along an axis, or within each of its groups."""
