@@ -16,7 +16,6 @@ from gpushard._array.guards import DEVICE_TO_DEVICE, DEVICE_TO_HOST, check_trans
 from gpushard._array.methods import Methods
 from gpushard._array.pickling import rebuild
 from gpushard._array.protocols import Protocols
-from gpushard._array.relabel import relabel
 from gpushard._array.shard import Shards
 from gpushard._array.text import describe, describe_deleted
 from gpushard._array.views import is_called_by_library, view
@@ -344,7 +343,6 @@ class ConcreteArray(Handle, Array, Concrete):
 
     __setitem__ = assign
     _renew = renew
-    _relabel = relabel
     _viewed = view  # remembers the array that a part was taken from
 
     def __init__(

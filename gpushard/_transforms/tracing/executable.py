@@ -13,9 +13,8 @@ import numpy as np
 
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.aval import KEY, KeyDType
-from gpushard._array.data import array_of_buffer
+from gpushard._array.data import array_of_buffer, relabel_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
-from gpushard._array.relabel import relabel_buffer
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._movement.host import read_host
