@@ -16,7 +16,7 @@ import gpushard as gs
 from gpushard import P, testing
 from gpushard._movement.buffer import devices_of
 from gpushard._ops.programs.bring import bring
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls
 from gpushard._ops.programs.local import Compute
 from gpushard._ops.steps import Draft, Runnable, Steps, evenly
 from gpushard._runtime.launch import Outputs
@@ -157,7 +157,7 @@ def test_an_algorithm_is_a_few_steps(count: int) -> None:
                 for n in range(count)
             ]
             types = [np.dtype(np.int64)] * len(tilings)
-            return LocalCalls(Work(runtime, "sums", kernel, each, range(count), tilings, types))
+            return LocalCalls(CallPlan(runtime, "sums", kernel, each, range(count), tilings, types))
 
         def summed(block: Any, out: Any = None) -> Any:
             sums, last = np.cumsum(block), np.sum(block)[None]

@@ -22,7 +22,7 @@ from gpushard._ops.committed import is_committed
 from gpushard._ops.gather_guard import watched
 from gpushard._ops.operand import Hosted, Scalar, Sharded, in_memory
 from gpushard._ops.programs.bring import Place, bring
-from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched
 from gpushard._ops.row import Case, ShardedCall, Strategy
 from gpushard._ops.rule import Splits
@@ -67,10 +67,10 @@ class Local(Strategy):
         avals = _in_kernel(case)
         kernel = row.kernel(runtime.backend.namespace, avals, case.params)
         dtypes = [aval.dtype for aval in case.results]
-        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+        plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
         lies = [None if place is None else place[1] for place in call.operands]
         blocks = [(aval.dtype, tiling) for aval, tiling in zip(avals, lies, strict=True)]
-        made = launched(work, blocks) or LocalCalls(work, threaded=row.threaded, steps=row.steps)
+        made = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
         numbers, flops = _converter_of_numbers(case), functools.partial(flops_of, case, call)
         return program_around(case, call, Compute(made, numbers, flops=flops))
 

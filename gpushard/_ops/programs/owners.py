@@ -25,7 +25,7 @@ from gpushard._movement.planning.holders import holdings
 from gpushard._ops.choose import Given, Price
 from gpushard._ops.operand import Sharded
 from gpushard._ops.programs.bring import lacking
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
 from gpushard._ops.programs.local import Compute, flops_of, program_around
 from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, ShardedCall, Strategy
 from gpushard._ops.rule import Rule, Splits
@@ -208,8 +208,8 @@ class Owned(LocalCalls):
     `inputs` has for each call the devices whose blocks of the first operand it takes.
     """
 
-    def __init__(self, inputs: Sequence[Sequence[int]], work: Work) -> None:
-        super().__init__(work, steps=_STEPS)
+    def __init__(self, inputs: Sequence[Sequence[int]], plan: CallPlan) -> None:
+        super().__init__(plan, steps=_STEPS)
         self._inputs = dict(zip(self.calls, inputs, strict=True))
 
     def run_parts(
@@ -294,4 +294,6 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
         grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0], volume)
         placed.append(dataclasses.replace(own_call, site=(grid,)))
     dtypes = [result.dtype for result in case.results]
-    return Owned(inputs, Work(case.runtime, row.name, kernel, placed, of_device, results, dtypes))
+    return Owned(
+        inputs, CallPlan(case.runtime, row.name, kernel, placed, of_device, results, dtypes)
+    )

@@ -28,7 +28,7 @@ from gpushard._movement.planning.holders import holdings
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose import Price, Prices
 from gpushard._ops.in_order import InOrder
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched, launched_merges
 from gpushard._ops.programs.local import Compute, flops_of, program_around
 from gpushard._ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
@@ -46,9 +46,9 @@ class Fold(LocalCalls):
     """
 
     def __init__(
-        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], work: Work
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], plan: CallPlan
     ) -> None:
-        super().__init__(work)
+        super().__init__(plan)
         self._inputs = dict(zip(self.calls, inputs, strict=True))
         self._regions = dict(zip(self.calls, regions, strict=True))
 
@@ -246,7 +246,7 @@ class Between:
         self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
         self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
         width, merge = len(self._dtypes), reduced.make(reduced.strategy.merge)
-        own_parts = Work(
+        own_parts = CallPlan(
             reduced.case.runtime,
             self._name,
             functools.partial(as_state, width, merge),
@@ -277,7 +277,7 @@ class Between:
         width = len(self._dtypes)
         holders = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
         return LocalCalls(
-            Work(
+            CallPlan(
                 reduced.case.runtime,
                 self._name,
                 self._rows_kernel,
@@ -380,10 +380,10 @@ def steps_of(reduced: Reduced, flops: Callable[[], Counter[Any]]) -> tuple[Runna
     if calls and reduced.strategy.plain and {*counts} == {1} and case.avals[0].dtype == dtypes[0]:
         return View(calls), merge
     kernel = reduced.make(reduced.strategy.local)
-    work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+    plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
     taken = zip(case.avals, reduced.operands, strict=True)
     blocks = [(aval.dtype, tiling) for aval, tiling in taken]
-    local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
+    local = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded)
     parts = dict.fromkeys(range(len(dtypes)))
     return Compute(local, parts=parts, flops=flops), merge
 
@@ -497,9 +497,9 @@ def _last(
     merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
     kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
     dtypes = [aval.dtype for aval in case.results]
-    work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
+    plan = CallPlan(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
     if isinstance(merge, InOrder) and finish is only and not merges.across and not any(regions):
-        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
+        fold = launched_merges(plan, inputs, functools.partial(merge.elementwise, dtypes[0]))
         if fold is not None:
             return fold
-    return Fold(inputs, regions, work)
+    return Fold(inputs, regions, plan)

@@ -27,7 +27,7 @@ from gpushard._movement.buffer import devices_of
 from gpushard._movement.reshard import Mover
 from gpushard._ops.aval import Aval
 from gpushard._ops.programs.bring import Bring
-from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
 from gpushard._ops.programs.launched import launched_nest
 from gpushard._ops.programs.local import Compute, Local
 from gpushard._ops.programs.reduce import Merge
@@ -361,14 +361,14 @@ def one(laid: RegionLayout) -> Operation | None:
         for call in calls
     ]
     function = kernel.function if split is None else in_parts(kernel.function, len(laid.operands))
-    work = Work(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
+    plan = CallPlan(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
     if kernel.launched:
-        launched = launched_nest(work, nest, kernel, laid.tilings)
+        launched = launched_nest(plan, nest, kernel, laid.tilings)
         if launched is None:
             return None
         local: LocalCalls = launched
     else:
-        local = LocalCalls(work, steps=kernel.steps)
+        local = LocalCalls(plan, steps=kernel.steps)
     draft, moved = Draft(len(laid.operands)), 0
     values: list[int] = []
     for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):

@@ -10,7 +10,7 @@ from unittest import mock
 import numpy as np
 
 from gpushard._ops.programs import launched
-from gpushard._ops.programs.calls import KernelCall, Work
+from gpushard._ops.programs.calls import CallPlan, KernelCall
 from gpushard._ops.programs.local import Compute
 from gpushard._runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
 from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
@@ -28,7 +28,7 @@ def test_what_a_launch_is_told() -> None:
         KernelCall(**{**fields, "home": home, "shapes": ((rows,), (7,))})
         for home, rows in ((0, 2), (1, 1))
     ]
-    work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
+    work = CallPlan(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
     kernel = launched_kernel(kept)
     assert kernel is not None
     with mock.patch.object(launched, "_in_groups") as launch:
