@@ -15,35 +15,40 @@ HERE = Path(__file__).parent
 HEAD = """\
 # Pictures of shardings
 
-`gpushard.debug.visualize_array_sharding(x)` prints which devices hold which block of an array.
-`gpushard.debug.visualize_sharding(shape, sharding)` prints the same before the array exists.
-Notebooks show an array on several devices as such a picture instead of its `repr`. Pictures read
-no elements.
-
-- Blocks are drawn to scale, also uneven ones. On a terminal, a block is at least as large as its
-  text. The numbers at the lines are the bounds of blocks.
-- Devices with replicas of a block are listed in that block.
-- Of an array with more than two dims, the last two are drawn, in a panel for each part of the
-  others.
-- A terminal with colours has one for each device, or for each memory domain if there are several.
-  `use_color=False`, or `NO_COLOR` in the environment, turns colours off. `color_map` takes color
-  maps of matplotlib. `scale`, `min_width` and `max_width` set the size of the picture.
-- `gpushard.debug.inspect_array_sharding(tree, callback=f)` calls `f` with the sharding of each
-  array.
+`gpushard.debug.visualize_array_sharding(x)` prints a picture of an array. The picture shows which
+devices hold which block. `gpushard.debug.visualize_sharding(shape, sharding)` prints the picture
+before you create the array. In a notebook, an array on several devices is shown as such a picture
+instead of its `repr`. A picture reads no elements of the array.
 
 ```python
 import gpushard as gs
 
 mesh = gs.make_mesh((2, 2, 2), ("x", "y", "z"))
 ```
+
+The examples below use this mesh. The image below each example is the picture in a notebook.
+
+- Blocks are drawn to scale, so uneven blocks have different sizes. On a terminal, a block is at
+  least as large as its text.
+- The numbers along the edges are the bounds of blocks.
+- If several devices hold replicas of a block, the block lists all of them.
+- If an array has more than two axes, the last two axes are drawn. There is one panel for each part
+  of the other axes.
+- On a terminal with colours, each device has its own colour. If there are several memory domains,
+  each domain has its own colour instead. `use_color=False`, or the environment variable `NO_COLOR`,
+  turns colours off. `color_map` takes a colour map of matplotlib.
+- `scale`, `min_width` and `max_width` set the size of the picture.
+
+`gpushard.debug.inspect_array_sharding(tree, callback=f)` prints nothing. It calls `f` with the
+sharding of each array in `tree`.
 """
 
 CASES = [
     ("A vector", (16,), 'gs.P(("x", "y", "z"))'),
     ("A matrix, with replicas", (12, 16), 'gs.P("x", "y")'),
     ("A matrix in uneven blocks", (7, 10), 'gs.P(("x", "y"), "z")'),
-    ("Three dims", (3, 4, 6), 'gs.P("x", "y", "z")'),
-    ("Four dims", (3, 2, 5, 8), 'gs.P("x", "y", None, "z")'),
+    ("Three axes", (3, 4, 6), 'gs.P("x", "y", "z")'),
+    ("Four axes", (3, 2, 5, 8), 'gs.P("x", "y", None, "z")'),
 ]
 
 

@@ -17,8 +17,9 @@ from gpushard._movement.reshard import move
 from gpushard._ops.aval import Aval
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
 from gpushard._ops.operand import Hosted, Sharded
-from gpushard._ops.row import Case, Params, Program, Row
+from gpushard._ops.row import Case, Params, Row
 from gpushard._ops.scalars import KINDS, WEAK_KINDS
+from gpushard._ops.steps import Program
 from gpushard._runtime.reclaim import name_operation
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import HostArray
@@ -97,6 +98,10 @@ class Eager:
         return array_of_buffer(
             ConcreteArray, result[0], runtime, aval.dtype, form.sharding, committed, aval.weak
         )
+
+
+EAGER = Eager()
+"""The interpreter of plain arrays; callers that know their operands call it directly."""
 
 
 def _arrays(

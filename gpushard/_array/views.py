@@ -149,6 +149,8 @@ def _viewing(shape: Shape, steps: Steps) -> int:
                 memory = _without_a_copy(memory, params[0])
             except (AttributeError, ValueError):
                 memory, since = _memory(params[0]), number
+        elif params and not memory.flags.c_contiguous:  # `ravel`
+            memory, since = _memory(memory.shape), number
     return len(steps) - since
 
 

@@ -24,7 +24,7 @@ from gpushard._functions.shapes import (
     element_count,
 )
 from gpushard._functions.sorting import searchsorted
-from gpushard._functions.values import Array, is_value, view
+from gpushard._functions.values import DENSE, Array, is_value, view
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.basic_index import Entry
 from gpushard._ops.bind import bind
@@ -87,9 +87,10 @@ def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:
     Args:
       order: must be "C".
     """
+    check_order(order)
     if a.ndim != 1:
-        return reshape(a, (-1,), order, out_sharding=out_sharding)
-    return view(a, None, (), out_sharding)
+        a = reshape(a, (-1,), out_sharding=out_sharding)
+    return view(a, None, DENSE, out_sharding)
 
 
 def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Array:

@@ -119,6 +119,10 @@ def wanted(out_sharding: Any, *xs: Any) -> Sharding | None:
     return None
 
 
+DENSE: Params = ("dense",)
+"""Parameters of `view` for an operation that only copies memory with gaps, in NumPy."""
+
+
 def view(x: Any, row: Row | None, params: Params = (), to: Sharding | None = None) -> Any:
     """Apply an operation of which NumPy returns a view.
 

@@ -168,10 +168,11 @@ class Plan:
     @property
     def _summary(self) -> str:
         shapes = " and ".join(str(tiling.shape) for tiling in self.sources)
+        count = len(self.domains)
         return (
             f"{self.verb} {shapes} on {len(self.source.devices)} devices to "
             f"{self.destination.shape} on {len(self.destination.devices)} devices in "
-            f"{len(self.domains)} memory domains"
+            f"{count} memory domain{'s' * (count != 1)}"
         )
 
     @property

@@ -86,9 +86,11 @@ class Mover:
         self._destination, self._name = destination, name
         self._prepared: Prepared | None = None if plan.kept.by_roots else prepared
 
-    def __call__(self, source: ShardedBuffer) -> ShardedBuffer:
-        """Reshard an array."""
-        return run(self._prepared or plan_for(source, self._destination), (source,), self._name)
+    def run(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Reshard an array, as a step of a program: it takes no numbers, and returns a list."""
+        (source,) = operands
+        prepared = self._prepared or plan_for(source, self._destination)
+        return [run(prepared, (source,), self._name)]
 
 
 class WindowMover:

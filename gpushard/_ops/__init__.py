@@ -7,7 +7,8 @@ arrays, `dispatch` compiles a row once for operands of the same shapes, types an
     operand, shardings  operands, the devices that run, and the layouts of operands and results
     committed           the devices that committed operands decide
     choose              choose the mesh axes that split each factor, by exact bytes
-    programs/           run a row, a file for each way: local, reduce, owners, move
+    steps               programs as steps, data that costs, memory and launches are read from
+    programs/           compile a row to steps, a file for each way: local, reduce, owners, move
     derived             derive rows with named dims in front of operands
     narrow              derive rows that compute narrow floats in single precision
     in_order            merge many parts by a ufunc in one launch

@@ -67,10 +67,3 @@ def bind(
     if row.creates and (around := creating.get()) is not None:
         chosen = around
     return chosen.bind(row, args, params, out_sharding)
-
-
-def bind_plain(
-    row: Row, args: Sequence[Any], params: Params = (), out_sharding: Sharding | None = None
-) -> Any:
-    """Run an operation on plain arrays and numbers, also inside an interpreted function."""
-    return _plain.eager.bind(row, args, params, out_sharding)

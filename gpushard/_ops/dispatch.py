@@ -14,10 +14,11 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.operand import Hosted, Operand, Scalar, Sharded
-from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
-from gpushard._ops.row import Case, Params, Program, Row
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
+from gpushard._ops.row import Case, Params, Row
 from gpushard._ops.scalars import aval_of_number, is_number, kind_of_number
 from gpushard._ops.shardings import check_available, sharded_call
+from gpushard._ops.steps import Program
 from gpushard._runtime.runtime import Runtime
 from gpushard.errors import ArgumentTypeError
 
@@ -128,8 +129,8 @@ def create(row: Row, tiling: Tiling, dtype: Dtype, numbers: Sequence[Any]) -> Sh
     if program is None:
         kernel = row.kernel(runtime.backend.namespace, (), (tiling.shape, dtype))
         calls, of_device = calls_of(row, (), [tiling])
-        work = Work(runtime, row.name, kernel, calls, of_device, [tiling], [dtype])
-        program = LocalCalls(work, light=True)
+        plan = CallPlan(runtime, row.name, kernel, calls, of_device, [tiling], [dtype])
+        program = LocalCalls(plan, light=True)
         runtime.plans.put(key, program, 3000 + 500 * len(tiling.devices))
     (buffer,) = program.run((), list(enumerate(numbers)))
     return buffer

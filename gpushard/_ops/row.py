@@ -15,11 +15,11 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling, check_shape
-from gpushard._movement.buffer import ShardedBuffer
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose import Choice, Given, Price
 from gpushard._ops.operand import Operand
 from gpushard._ops.rule import Rule, Splits
+from gpushard._ops.steps import Program, Result
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import Kernel as Kernel
 from gpushard._typing import LocalArray, Shape
@@ -41,15 +41,6 @@ class Site:
     operands: tuple[Shape, ...]  # first element of the local block of each operand
     result: Shape  # first element of the block of the first result
     shape: Shape  # shape of that block
-
-
-@dataclass(frozen=True, eq=False)
-class Result:
-    """One result of an operation."""
-
-    aval: Aval
-    sharding: Sharding
-    tiling: Tiling  # the tiling of its shape
 
 
 def only(state: State, count: int) -> LocalArray:
@@ -91,43 +82,6 @@ def by_factors(rule: RuleMaker, dtype_of: Callable[[Sequence[Aval], Params], Dty
         )
 
     return infer
-
-
-Run: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Sequence[ShardedBuffer]]
-"""Takes the buffers of operands and Python numbers; returns the buffers of results."""
-
-
-class Runnable:
-    """Work that is ready to run on buffers."""
-
-    # Takes buffers in order, or NumPy arrays for operands on the host, and the Python numbers in
-    # order. Raises `OutOfMemoryError` if a device has no room.
-    run: Run
-    moves: str | None = None  # a description of operands that it gathers, for gather guards
-
-    @property
-    def nbytes(self) -> int:
-        """Approximate bytes of the program itself."""
-        return 0
-
-    @property
-    def scratch(self) -> int:
-        """Bytes that it holds while it runs, in addition to operands and results."""
-        return 0
-
-    def launches(self, numbers: Sequence[Any]) -> tuple[Any, Sequence[tuple[int, Any]]] | None:
-        """Return the single `Launched` of this work and its numbers; None for other work."""
-        return None
-
-
-class Program(Runnable):
-    """A row compiled for operands of particular shapes, types and layouts."""
-
-    name: str  # the name of the operation, for errors
-    results: Sequence[Result]  # shapes, types and layouts of the results
-    committed: bool  # whether the devices of the results are committed
-    bytes_received: int = 0  # bytes that devices receive from others per run, if known
-    alone: Any = None  # the computation, if nothing moves before or after it
 
 
 @dataclass(frozen=True, eq=False)

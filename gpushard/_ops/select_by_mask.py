@@ -17,7 +17,7 @@ from gpushard._movement.planning.holdings import holdings
 from gpushard._movement.reshard import move_once
 from gpushard._movement.to_host import read_host
 from gpushard._ops.aval import Dtype
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls
 from gpushard._ops.row import Kernel
 from gpushard._ops.table.elementwise import writing
 from gpushard._typing import IntArray, LocalArray
@@ -34,7 +34,7 @@ def counts_of(mask: ShardedBuffer, name: str) -> IntArray:
         xp = runtime.backend.namespace
         held = holdings(tiling.assignment)
         volumes = tiling.volumes.tolist()
-        work = Work(
+        plan = CallPlan(
             runtime,
             name,
             writing(lambda block: xp.asarray(xp.count_nonzero(block)).reshape(1)),
@@ -43,7 +43,7 @@ def counts_of(mask: ShardedBuffer, name: str) -> IntArray:
             [Tiling.regular((tiling.assignment.boxes,), tiling.assignment)],
             [_INDEX],
         )
-        counting = LocalCalls(work)
+        counting = LocalCalls(plan)
         runtime.plans.put(key, counting, 2000 + 500 * len(held.key))
     return read_host(counting.run([mask])[0])
 
@@ -84,8 +84,8 @@ def selected(
     of_device = [numbers.get(pair, -1) for pair in held.of_device.tolist()]
     kernel: Kernel = writing(make(runtime.backend.namespace))
     dtypes = [dtype for dtype, _ in results]
-    work = Work(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
-    selection = LocalCalls(work).run([mask, *others])
+    plan = CallPlan(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
+    selection = LocalCalls(plan).run([mask, *others])
     return move_once(selection, [wanted for _, wanted in results], name)
 
 

@@ -13,8 +13,9 @@ from gpushard._ops.aval import Aval
 from gpushard._ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
 from gpushard._ops.committed import CommonDevices, common_devices, common_memory
 from gpushard._ops.operand import Operand, Scalar, as_written, given, in_memory, splits_of
-from gpushard._ops.row import Case, Result, ShardedCall, Strategy
+from gpushard._ops.row import Case, ShardedCall, Strategy
 from gpushard._ops.rule import Dims, Rule, Splits
+from gpushard._ops.steps import Result
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentTypeError, ShardingError

@@ -11,11 +11,12 @@ from gpushard._transforms.control_flow.branches import *
 from gpushard._transforms.control_flow.loops import *
 from gpushard._transforms.control_flow.prefix_scan import *
 from gpushard._transforms.control_flow.scans import *
+from gpushard._transforms.mapping import collectives
+from gpushard._transforms.mapping.collectives import *
 from gpushard._transforms.tracing import constraints
 from gpushard._transforms.tracing.constraints import *
 from gpushard.lax import (
     barriers,
-    collectives,
     convolutions,
     creation,
     cumulative,
@@ -32,7 +33,6 @@ from gpushard.lax import (
     sorting,
 )
 from gpushard.lax.barriers import *
-from gpushard.lax.collectives import *
 from gpushard.lax.convolutions import *
 from gpushard.lax.creation import *
 from gpushard.lax.cumulative import *

@@ -30,7 +30,6 @@ from gpushard._transforms.values.leaves import (
     match_container,
 )
 from gpushard._transforms.values.mapped import Mapped, mapped
-from gpushard._transforms.values.relabel import relabel
 from gpushard._transforms.values.user_functions import check_function, title
 from gpushard.errors import ArgumentError, ArgumentTypeError, NoDeviceError, UnsupportedError
 from gpushard.legacy.parts import (
@@ -361,4 +360,4 @@ def _leave(
         return mapped(x._value, x._names, around, x._source)
     value = x._value
     sharding = list_sharding(value._sharding.mesh, value._sharding, value._shape)
-    return relabel(value, sharding.tiling(value._shape), sharding)
+    return value._relabel(sharding.tiling(value._shape), sharding)

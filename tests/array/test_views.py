@@ -133,6 +133,28 @@ def test_an_array_has_the_strides_of_what_it_was_taken_from(gone: bool) -> None:
     assert turned[0, 0] == again[0, 0] == 9 and copied[0, 0] == 7
 
 
+@pytest.mark.parametrize(
+    "take",
+    [
+        lambda x: x[0, ::-2], lambda x: x[:, 1], lambda x: x[:, :1], lambda x: x[1:, :],
+        lambda x: x.T, lambda x: x[0], lambda x: x[2:3, 1:2], lambda x: x[::2, :1],
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("flat", ["ravel", "reshape"])
+def test_what_lies_with_gaps_is_copied_where_it_becomes_dense(take: Any, flat: str) -> None:
+    value = np.arange(12.0).reshape(4, 3)
+    x: Any = gs.device_put(value, named("x"))
+    theirs, ours = (
+        take(of).ravel() if flat == "ravel" else take(of).reshape(-1) for of in (value, x)
+    )
+    LIBRARY.assign(value, ..., 7)
+    LIBRARY.assign(x, ..., 7)
+    assert np.array_equal(ours, theirs)
+    LIBRARY.assign(theirs, slice(0, 1), 9)
+    LIBRARY.assign(ours, slice(0, 1), 9)
+    assert np.array_equal(x, value)
+
+
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_each_library_does(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for other in set(LIBRARIES) - {library}:

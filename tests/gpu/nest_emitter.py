@@ -25,7 +25,7 @@ from unittest import mock
 import numpy as np
 
 import gpushard as gs
-from gpushard._ops.programs.calls import KernelCall, Work
+from gpushard._ops.programs.calls import CallPlan, KernelCall
 from gpushard._ops.programs.launched import Launched, launched_nest
 from gpushard._runtime.cuda import backend
 from gpushard._runtime.cuda.kernels import fused, nesting, passes, thread_nests
@@ -216,10 +216,12 @@ def launches(runtime: Runtime, program: Program, nest: Nest) -> Launch | None:
     kernel = runtime.backend.compile(nest, [of.shard_shapes for of in operands])
     if kernel is None:
         return None
-    work = Work(runtime, "nest", kernel.function, calls, of_device, results, nest.result_types)
+    work = CallPlan(runtime, "nest", kernel.function, calls, of_device, results, nest.result_types)
     launched = launched_nest(work, nest, kernel, operands)
     numbers = list(enumerate(kernel.numbers, len(operands)))
-    return None if launched is None else Launch(launched[0], numbers, launched[1])
+    if launched is None:
+        return None
+    return Launch(launched, numbers, sum(launched.writes[len(nest.result_types) :]))
 
 
 def placed(program: Program) -> list[list[gs.Array]]:

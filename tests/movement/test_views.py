@@ -304,7 +304,7 @@ def test_a_program_that_keeps_its_plan_sees_how_much_an_operand_keeps_alive(firs
         mover = Mover(runtime, own._live().tiling, end, own.dtype.itemsize, "test")
         for name in (first, "own", "part", "own"):
             source = operands[name]._live()
-            moved = mover(source)
+            (moved,) = mover.run([source], ())
             shared = [
                 np.shares_memory(*pair) for pair in zip(moved.values, source.values, strict=True)
             ]

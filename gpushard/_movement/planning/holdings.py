@@ -165,6 +165,11 @@ def holdings(assignment: Assignment) -> Holdings:
     return pairs
 
 
+def held_elements(tiling: Tiling) -> int:
+    """Count the elements that all domains hold; devices that share a domain share blocks."""
+    return int(tiling.volumes[holdings(tiling.assignment).home].sum())
+
+
 def _make_holdings(assignment: Assignment) -> Holdings:
     devices = assignment.devices
     domain = np.array(

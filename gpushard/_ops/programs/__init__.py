@@ -1,9 +1,11 @@
-"""How a row runs: a file for each way.
+"""Ways to run a row, a file each: a strategy gives the steps of a program.
 
-local     every device calls the kernel on what it has; what moves before and after any kernel
-reduce    factors that are summed while they are split: states, and what merges them
-owners    elements are taken from where they lie, whichever device of the domain has them
-move      elements change their places alone, or replace others
-calls     calls of kernels, here or in the devices' streams
+local     each device calls the kernel on its blocks; programs around any kernel
+reduce    a step gives the parts of a reduction over split factors, another merges them
+owners    each call takes elements from the blocks of its memory domain, as they lie
+move      elements change places, or replace others
+bring     steps that bring values to other layouts
+calls     calls of kernels, here or in the streams of devices
 launched  the same as one launch for the devices of a chip
+segment   launches of several operations, given to a GPU at once
 """

@@ -50,8 +50,8 @@ class KernelCall:
 
 
 @dataclass(frozen=True, eq=False)
-class Work:
-    """What there is to call, and which device has the results of which call."""
+class CallPlan:
+    """Calls of a kernel, and which device has the results of which call."""
 
     runtime: Runtime  # of the devices
     name: str  # of the operation, for errors
@@ -67,23 +67,23 @@ class LocalCalls:
     """Calls of one kernel, ready to be made.
 
     Args:
-      work: what there is to call.
+      plan: the calls.
       threaded: whether the kernel calls a library that has threads of its own.
       light: whether a call reads nothing, and so takes little longer than to write its results.
       steps: about how many functions of NumPy's a call uses on the host.
     """
 
     def __init__(
-        self, work: Work, *, threaded: bool = False, light: bool = False, steps: int = 1
+        self, plan: CallPlan, *, threaded: bool = False, light: bool = False, steps: int = 1
     ) -> None:
-        self.runtime = runtime = work.runtime
-        self.name = work.name
-        self.kernel = work.kernel
-        self._kernel_without_out = without_out(work.kernel)
-        self.calls = calls = work.calls
-        self.of_device = of_device = work.of_device
-        self.tilings = tilings = work.tilings
-        self.dtypes = dtypes = work.dtypes
+        self.runtime = runtime = plan.runtime
+        self.name = plan.name
+        self.kernel = plan.kernel
+        self._kernel_without_out = without_out(plan.kernel)
+        self.calls = calls = plan.calls
+        self.of_device = of_device = plan.of_device
+        self.tilings = tilings = plan.tilings
+        self.dtypes = dtypes = plan.dtypes
         self.devices: tuple[Device, ...] = tuple(p.device for p in devices_of(tilings[0]))
         self._homes = [call.home for call in calls]
         self._in_order = self._homes == list(range(len(of_device)))
@@ -94,13 +94,15 @@ class LocalCalls:
         ]
         # What is written: of each result what every call makes.
         self._rooms = [room for of in by_result for room in of]
+        self.writes = [sum(room.nbytes for room in of) for of in by_result]
+        """The bytes of each result."""
         self._streams = list(dict.fromkeys(device.stream for device in at))
         charges = tuple(
             (device.account, sum(room.nbytes for room in of))
             for device, *of in zip(at, *by_result, strict=True)
         )
         pool = self.devices[0].domain.pool
-        written = sum(room.nbytes for room in self._rooms)
+        written = sum(self.writes)
         # Counts all results.
         self._count = functools.partial(runtime.count, Room(pool, charges, written))
         total = written + sum(call.reads for call in calls)

@@ -11,7 +11,7 @@ from typing import Any, cast
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._ops.programs.calls import LocalCalls, Work
+from gpushard._ops.programs.calls import CallPlan, LocalCalls
 from gpushard._runtime.backend import ROOM, Calls, NestKernel
 from gpushard._runtime.launch import Outputs, one_room, room_on
 from gpushard._runtime.memory import Memory
@@ -50,8 +50,8 @@ class Launched(LocalCalls):
     for those of another: then each device has a launch of its own.
     """
 
-    def __init__(self, groups: Sequence[Group], numbers: Sequence[Dtype], work: Work) -> None:
-        super().__init__(work)
+    def __init__(self, groups: Sequence[Group], numbers: Sequence[Dtype], plan: CallPlan) -> None:
+        super().__init__(plan)
         self.groups = groups
         self._numbers = list(numbers)
         self._single = groups[0] if len(groups) == 1 else None
@@ -149,20 +149,20 @@ def waits_alike(lead: Stream, reads: dict[Memory, None]) -> bool:
     return True
 
 
-def launched(work: Work, operands: Sequence[tuple[Dtype, Tiling | None]]) -> Launched | None:
+def launched(plan: CallPlan, operands: Sequence[tuple[Dtype, Tiling | None]]) -> Launched | None:
     """Return calls as launches, if the backend has kernels for a function on such blocks.
 
     Of operands that are numbers the tiling is None.
     """
     blocks = [tiling for _, tiling in operands if tiling is not None]
-    shapes = [[of.shard_shapes[call.home] for of in blocks] for call in work.calls]
-    takes = [[(n, call.home) for n in range(len(blocks))] for call in work.calls]
+    shapes = [[of.shard_shapes[call.home] for of in blocks] for call in plan.calls]
+    takes = [[(n, call.home) for n in range(len(blocks))] for call in plan.calls]
     scalars = [n for n, (_, tiling) in enumerate(operands) if tiling is None]
-    return _launched(work, [dtype for dtype, _ in operands], scalars, shapes, takes)
+    return _launched(plan, [dtype for dtype, _ in operands], scalars, shapes, takes)
 
 
 def launched_merges(
-    work: Work, inputs: Sequence[Sequence[int]], kernel: Callable[[int], Any]
+    plan: CallPlan, inputs: Sequence[Sequence[int]], kernel: Callable[[int], Any]
 ) -> Launched | None:
     """Return calls as launches that each merge parts of the shape and type of their result.
 
@@ -170,15 +170,15 @@ def launched_merges(
     """
     if len(set(map(len, inputs))) != 1 or (function := kernel(len(inputs[0]))) is None:
         return None
-    calls = [dataclasses.replace(call, site=()) for call in work.calls]
-    work = dataclasses.replace(work, kernel=function, calls=calls)
-    shapes = [call.shapes * len(parts) for call, parts in zip(work.calls, inputs, strict=True)]
+    calls = [dataclasses.replace(call, site=()) for call in plan.calls]
+    plan = dataclasses.replace(plan, kernel=function, calls=calls)
+    shapes = [call.shapes * len(parts) for call, parts in zip(plan.calls, inputs, strict=True)]
     takes = [[(0, part) for part in parts] for parts in inputs]
-    return _launched(work, list(work.dtypes) * len(inputs[0]), [], shapes, takes)
+    return _launched(plan, list(plan.dtypes) * len(inputs[0]), [], shapes, takes)
 
 
 def _launched(
-    work: Work,
+    plan: CallPlan,
     types: Sequence[Dtype],
     scalars: Sequence[int],
     shapes: Sequence[Sequence[Shape]],
@@ -189,53 +189,49 @@ def _launched(
     `scalars` says which of what they take are numbers; for the others `takes` has for each call
     (operand, which of its shards or parts).
     """
-    calls = work.calls
+    calls = plan.calls
     if not calls or any(call.site or len(set(call.shapes)) != 1 for call in calls):
         return None
     if all(of == call.shapes[0] for call, own in zip(calls, shapes, strict=True) for of in own):
         shapes = [[]]
     elif any(own != shapes[0] for own in shapes):
         return None
-    return _in_groups(work, types, scalars, shapes[0], takes, [call.shapes[0] for call in calls])
+    return _in_groups(plan, types, scalars, shapes[0], takes, [call.shapes[0] for call in calls])
 
 
 def launched_nest(
-    work: Work, nest: Nest, kernel: NestKernel, tilings: Sequence[Tiling]
-) -> tuple[Launched, int] | None:
+    plan: CallPlan, nest: Nest, kernel: NestKernel, tilings: Sequence[Tiling]
+) -> Launched | None:
     """Return calls of a loop nest as launches, if the backend has a kernel for them.
 
+    What a kernel holds while it runs is a result behind all others.
+
     Args:
-      work: what there is to call.
+      plan: the calls.
       nest: what is computed.
       kernel: what computes it.
       tilings: of the operands.
-
-    Returns:
-      The calls, and the bytes that they hold while they run: a result behind all others.
     """
-    if not work.calls:
+    if not plan.calls:
         return None
-    shapes = [[of.shard_shapes[call.home] for of in tilings] for call in work.calls]
+    shapes = [[of.shard_shapes[call.home] for of in tilings] for call in plan.calls]
     lengths = [tuple(nest.lengths(own)) for own in shapes]
-    scratch = 0
     if kernel.room is not None:
         rooms = [kernel.room(own) for own in lengths]
         calls = [
             dataclasses.replace(call, shapes=(*call.shapes, (room,)))
-            for call, room in zip(work.calls, rooms, strict=True)
+            for call, room in zip(plan.calls, rooms, strict=True)
         ]
-        kinds, outs = [*work.dtypes, ROOM], [*work.tilings, work.tilings[0]]
-        work = dataclasses.replace(work, calls=calls, dtypes=kinds, tilings=outs)
-        scratch = sum(rooms) * ROOM.itemsize
+        kinds, outs = [*plan.dtypes, ROOM], [*plan.tilings, plan.tilings[0]]
+        plan = dataclasses.replace(plan, calls=calls, dtypes=kinds, tilings=outs)
     types = [*nest.operand_types, *[number.dtype for number in kernel.numbers]]
     scalars = range(len(tilings), len(types))
-    takes = [[(n, call.home) for n in range(len(tilings))] for call in work.calls]
-    made = _in_groups(work, types, scalars, (), takes, lengths)
-    return None if made is None else (made, scratch)
+    takes = [[(n, call.home) for n in range(len(tilings))] for call in plan.calls]
+    return _in_groups(plan, types, scalars, (), takes, lengths)
 
 
 def _in_groups(
-    work: Work,
+    plan: CallPlan,
     types: Sequence[Dtype],
     scalars: Sequence[int],
     blocks: Sequence[Shape],
@@ -243,10 +239,10 @@ def _in_groups(
     shapes: Sequence[Shape],
 ) -> Launched | None:
     """Return calls as launches; `blocks` are of any call's operands, `shapes` of what each does."""
-    calls, runtime = work.calls, work.runtime
+    calls, runtime = plan.calls, plan.runtime
     if runtime.backend.host_readable:  # which calls functions block by block
         return None
-    devices = [place.device for place in devices_of(work.tilings[0])]
+    devices = [place.device for place in devices_of(plan.tilings[0])]
     alike: dict[Any, list[int]] = {}
     for number, call in enumerate(calls):
         alike.setdefault(devices[call.home].domain, []).append(number)
@@ -255,15 +251,15 @@ def _in_groups(
     if runtime.settings.partition_mode == "green":  # a launch would have one device's share
         ways = [alone]
     for way in ways:
-        groups = [_group(work, types, scalars, blocks, takes, shapes, own) for own in way]
+        groups = [_group(plan, types, scalars, blocks, takes, shapes, own) for own in way]
         launchable = [group for group in groups if group is not None]
         if len(launchable) == len(groups):
-            return Launched(launchable, [types[n] for n in scalars], work)
+            return Launched(launchable, [types[n] for n in scalars], plan)
     return None
 
 
 def _group(
-    work: Work,
+    plan: CallPlan,
     types: Sequence[Dtype],
     scalars: Sequence[int],
     blocks: Sequence[Shape],
@@ -272,8 +268,8 @@ def _group(
     numbers: Sequence[int],
 ) -> Group | None:
     """Return some calls of a chip, by their numbers, as one launch."""
-    runtime, calls, dtypes = work.runtime, work.calls, work.dtypes
-    devices = devices_of(work.tilings[0])
+    runtime, calls, dtypes = plan.runtime, plan.calls, plan.dtypes
+    devices = devices_of(plan.tilings[0])
     batches = [numbers, *([[n] for n in numbers] if len(numbers) > 1 else [])]
     homes = [devices[calls[batch[0]].home].device for batch in batches]
     streams = [device.stream for device in homes]
@@ -290,7 +286,7 @@ def _group(
     own = [[shapes[n] for n in batch] for batch in batches]
     parts = list(zip(streams, own, strict=True))
     launches = runtime.backend.calls(
-        work.kernel, types, scalars, dtypes, parts, blocks, together=together
+        plan.kernel, types, scalars, dtypes, parts, blocks, together=together
     )
     if launches is None:
         return None

@@ -7,24 +7,28 @@ are wanted.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.mesh import Mesh
-from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.reshard import Mover
 from gpushard._ops import choose
 from gpushard._ops.aval import Aval
 from gpushard._ops.choose import Given, Price
 from gpushard._ops.committed import is_committed
-from gpushard._ops.gather_guard import check_gather, watched
-from gpushard._ops.operand import Hosted, Scalar, Sharded, in_memory, placed
-from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
+from gpushard._ops.gather_guard import watched
+from gpushard._ops.operand import Hosted, Scalar, Sharded, in_memory
+from gpushard._ops.programs.bring import Place, bring
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched
-from gpushard._ops.row import Case, Program, Run, ShardedCall, Strategy
+from gpushard._ops.row import Case, ShardedCall, Strategy
 from gpushard._ops.rule import Splits
 from gpushard._ops.scalars import converter
+from gpushard._ops.steps import Draft, Program, Run, Runnable
+from gpushard._runtime.launch import Outputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +56,7 @@ class Local(Strategy):
             return None
         return tuple(splits.get(factor, ()) for factor in range(len(rule.sizes)))
 
-    def compile(self, case: Case, call: ShardedCall | None) -> Computation:
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Make the calls, by a kernel of the backend's where it has one."""
         assert call is not None
         row, runtime = case.row, case.runtime
@@ -63,14 +67,31 @@ class Local(Strategy):
         avals = _in_kernel(case)
         kernel = row.kernel(runtime.backend.namespace, avals, case.params)
         dtypes = [aval.dtype for aval in case.results]
-        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+        plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
         lies = [None if place is None else place[1] for place in call.operands]
         blocks = [(aval.dtype, tiling) for aval, tiling in zip(avals, lies, strict=True)]
-        return Computation(
-            case,
-            call,
-            launched(work, blocks) or LocalCalls(work, threaded=row.threaded, steps=row.steps),
-        )
+        made = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
+        numbers, flops = _converter_of_numbers(case), functools.partial(flops_of, case, call)
+        return program_around(case, call, Compute(made, numbers, flops=flops))
+
+
+def _converter_of_numbers(
+    case: Case,
+) -> Callable[[Sequence[Any]], Sequence[tuple[int, Any]]] | None:
+    """Return what converts Python numbers for the kernel; None if the operands have none."""
+    scalars = [
+        (position, converter(case.row, case.results, case.avals, position))
+        for position, x in enumerate(case.operands)
+        if isinstance(x, Scalar)
+    ]
+
+    def converted(numbers: Sequence[Any]) -> list[tuple[int, Any]]:
+        return [
+            (position, convert(number))
+            for (position, convert), number in zip(scalars, numbers, strict=True)
+        ]
+
+    return converted if scalars else None
 
 
 def _in_kernel(case: Case) -> tuple[Aval, ...]:
@@ -84,93 +105,128 @@ def _in_kernel(case: Case) -> tuple[Aval, ...]:
     )
 
 
-class Computing(Protocol):
-    """What runs once operands are where they belong."""
+class Compute(Runnable):
+    """Calls a kernel on the blocks of operands.
 
-    def run(
-        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
-    ) -> list[ShardedBuffer]:
-        """Compute; `scalars` are numbers with their positions among the operands."""
+    Args:
+      calls: the calls.
+      numbers: converts the Python numbers of an operation to those that the kernel takes, with
+        their positions among all that it takes.
+      parts: the results that stay in parts, one for each call, and which calls give them, in
+        order; None for all calls. A later step merges them.
+      count: the number of results; None for all. Kernels may write to more memory than results.
+      flops: counts the operations on numbers of each device.
+    """
 
-
-class Computation(Program):
-    """A program that computes."""
-
-    def __init__(self, case: Case, call: ShardedCall, work: Computing) -> None:
-        row = case.row
-        self.name = row.name
-        self.runtime = case.runtime
-        self.results = call.ends
-        self.committed = is_committed(case.operands)
-        self.bytes_received = 0 if call.choice is None else call.choice.nbytes
-        self._work = work
-        self._scalars = [
-            (position, converter(row, case.results, case.avals, position))
-            for position, x in enumerate(case.operands)
-            if isinstance(x, Scalar)
-        ]
-        self._before = _before(case, call)
-        self.moves = _watched(case, call) if self._before else None
-        self._after = [
-            (n, Mover(case.runtime, x.tiling, end.tiling, x.aval.dtype.itemsize, row.name))
-            for n, (end, x) in enumerate(zip(call.ends, call.results, strict=True))
-            if end.tiling is not x.tiling
-        ]
-        self.alone = None if self._scalars or self._before or self._after else work
-        self.run: Run = self._run_between if self.alone is None else work.run
+    def __init__(
+        self,
+        calls: LocalCalls,
+        numbers: Callable[[Sequence[Any]], Sequence[tuple[int, Any]]] | None = None,
+        parts: Mapping[int, Sequence[int] | None] | None = None,
+        count: int | None = None,
+        flops: Callable[[], Counter[Any]] = Counter,
+    ) -> None:
+        self.calls = calls
+        """The calls."""
+        self._numbers, self._parts = numbers, parts or {}
+        self._count = len(calls.dtypes) if count is None else count
+        self._flops = flops
+        self.writes = calls.writes[: self._count]
+        self._beside = sum(calls.writes[self._count :])
+        self.run: Run = self._run
+        if self._count == len(calls.dtypes) and not self._parts:
+            self.run = calls.run if numbers is None else self._run_with_numbers
+        elif numbers is None and list(self._parts.values()) == [None] * len(calls.dtypes):
+            self.run = calls.run_parts
 
     def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
-        """Return the launches that it is, and the numbers that they take; None if it is more."""
-        if self._before or self._after or not isinstance(self._work, Launched):
+        """Return the launches that the calls are, and the numbers that they take."""
+        if self._parts or not isinstance(self.calls, Launched):
             return None
-        return self._work.launches(self._converted(numbers))
-
-    @property
-    def scratch(self) -> int:
-        """Bytes that it holds while it runs, beside operands and results."""
-        movers = [mover for _, mover in (*self._before, *self._after)]
-        return sum(mover.bytes_written for mover in movers if isinstance(mover, Mover))
+        return self.calls.launches(self._converted(numbers))
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this program takes, about."""
-        movers = [mover for _, mover in (*self._before, *self._after)]
-        plans = sum(mover.nbytes for mover in movers if isinstance(mover, Mover))
-        return 6000 + 900 * len(self.results[0].tiling.devices) + plans
+        """Approximate bytes of the calls."""
+        return 4000 + 900 * len(self.calls.of_device)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes that the kernel writes to in addition to results."""
+        return self._beside
+
+    def flops(self) -> Counter[Any]:
+        """Count the operations on numbers that each device does."""
+        return self._flops()
 
     def _converted(self, numbers: Sequence[Any]) -> Sequence[tuple[int, Any]]:
-        return [
-            (position, convert(number))
-            for (position, convert), number in zip(self._scalars, numbers, strict=True)
-        ]
+        return () if self._numbers is None else self._numbers(numbers)
 
-    def _run_between(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Run it, with all that comes before and after it."""
-        scalars = self._converted(numbers) if numbers else ()
-        if self._before:
-            if self.moves is not None:
-                check_gather(self.moves)
-            operands = list(operands)
-            for at, move in self._before:
-                operands[at] = move(operands[at])
-        results = self._work.run(operands, scalars)
-        for n, move in self._after:
-            results[n] = move(results[n])
+    def _run_with_numbers(self, operands: Sequence[Any], numbers: Sequence[Any]) -> Sequence[Any]:
+        assert self._numbers is not None
+        return self.calls.run(operands, self._numbers(numbers))
+
+    def _run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> Sequence[Any]:
+        calls = self.calls
+        if not self._parts:
+            return calls.run(operands, self._converted(numbers))[: self._count]
+        results: list[Any] = calls.run_parts(operands, self._converted(numbers))[: self._count]
+        for n, part in enumerate(results):
+            if n not in self._parts:
+                results[n] = calls.assemble(n, part)
+            elif (order := self._parts[n]) is not None:
+                values = [part.values[at] for at in order]
+                results[n] = Outputs(values, [part.claims[at] for at in order], part.settled)
         return results
 
 
-def _before(case: Case, call: ShardedCall) -> list[tuple[int, Callable[[Any], ShardedBuffer]]]:
-    """Return what brings operands, among those that are no Python numbers, to the kernel."""
-    movers: list[tuple[int, Callable[[Any], ShardedBuffer]]] = []
+def program_around(case: Case, call: ShardedCall, *works: Runnable) -> Program:
+    """Make the program that brings operands, works on them, and brings results to where they end.
+
+    Args:
+      case: the operation.
+      call: the layouts of its operands and results.
+      works: the work; each takes the results of the one before it.
+    """
+    runtime, name = case.runtime, case.row.name
     pairs = zip(case.operands, call.operands, strict=True)
     arrays = [(x, lies[1]) for x, lies in pairs if lies is not None]
+    draft = Draft(len(arrays))
+    values = []
     for n, (x, tiling) in enumerate(arrays):
         if isinstance(x, Hosted):
-            movers.append((n, functools.partial(placed, case.runtime, tiling=tiling)))
-        elif isinstance(x, Sharded) and tiling is not x.tiling:
-            nbytes = x.aval.dtype.itemsize
-            movers.append((n, Mover(case.runtime, x.tiling, tiling, nbytes, case.row.name)))
-    return movers
+            values += draft.add(Place(runtime, tiling, x.aval.dtype), [n])
+        else:
+            assert isinstance(x, Sharded)
+            values.append(bring(draft, n, runtime, x.tiling, tiling, x.aval.dtype.itemsize, name))
+    moves = _watched(case, call) if draft.steps else None
+    for work in works:
+        values = draft.add(work, values)
+    ends = [
+        bring(draft, n, runtime, x.tiling, end.tiling, x.aval.dtype.itemsize, name)
+        for n, x, end in zip(values, call.results, call.ends, strict=True)
+    ]
+    committed, choice = is_committed(case.operands), call.choice
+    received = 0 if choice is None else choice.nbytes
+    return Program(name, call.ends, committed, draft, ends, received, moves)
+
+
+def flops_of(case: Case, call: ShardedCall) -> Counter[Any]:
+    """Count operations on numbers: one for each element, two if products are summed."""
+    rule, natural = case.rule, call.results[0].tiling
+    products = 2 if rule.reduced and len(rule.operands) > 1 else 1
+    done = np.full(len(natural.devices), products, np.int64)
+    of_factor: dict[int, Any] = {}
+    arrays = [None if place is None else place[1] for place in call.operands]
+    tilings = [*arrays, *(x.tiling for x in call.results)]
+    for dims, tiling in zip((*rule.operands, *rule.results), tilings, strict=True):
+        for dim, factor in enumerate(dims):
+            if tiling is None or factor is None or tiling.shape[dim] != rule.sizes[factor]:
+                continue
+            of_factor[factor] = tiling.stops[dim] - tiling.starts[dim]
+    for factor, size in enumerate(rule.sizes):
+        done = done * of_factor.get(factor, size)
+    return Counter(dict(zip(natural.devices, done.tolist(), strict=True)))
 
 
 def _watched(case: Case, call: ShardedCall) -> str | None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,9 +14,13 @@ from gpushard._frozen import dataclass
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding
+from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.dim_maps import Piece, lift_piece
+from gpushard._movement.planning.holdings import held_elements
+from gpushard._movement.planning.rearrange import make_rearrange
 from gpushard._movement.planning.rearrangements import Rearrangement, lift_rearrangement
+from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.update import Touched
 from gpushard._movement.planning.windows import started
 from gpushard._movement.rearrange import rearrange
@@ -23,7 +29,6 @@ from gpushard._movement.update import Overlay, overlay_of, overlay_of_single, re
 from gpushard._ops.choose import sharding_of
 from gpushard._ops.committed import common_devices, common_memory, is_committed
 from gpushard._ops.operand import (
-    Hosted,
     Operand,
     Scalar,
     Sharded,
@@ -32,9 +37,11 @@ from gpushard._ops.operand import (
     nearest_axes,
     placed,
 )
-from gpushard._ops.row import Adapter, Case, Params, Program, ShardedCall, Strategy
+from gpushard._ops.programs.bring import Place
+from gpushard._ops.row import Adapter, Case, Params, ShardedCall, Strategy
 from gpushard._ops.rule import Splits
 from gpushard._ops.shardings import in_sharding, pinned_meshes
+from gpushard._ops.steps import Draft, Program, Result, Runnable
 from gpushard._typing import HostArray, Shape
 from gpushard.errors import ArgumentTypeError, NamedDimsError
 
@@ -55,9 +62,25 @@ class Move(Strategy):
     starts: Callable[[Params], tuple[int, ...]] | None = None
     complete = True
 
-    def compile(self, case: Case, call: ShardedCall | None) -> Movement:
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Plan the movement."""
-        return Movement(self, case)
+        arrays = [x for x in case.operands if not isinstance(x, Scalar)]
+        inside = [in_memory(x, common_memory(case.operands)) for x in arrays]
+        sharding = case.out or _moved_sharding(self, case, inside)
+        result = in_sharding(case.results[0], sharding)
+        everywhere = sharding
+        if isinstance(sharding, NamedSharding):
+            everywhere = sharding.with_spec(PartitionSpec())
+        draft = Draft(len(arrays))
+        values, sources = list(range(len(arrays))), []
+        for n, x in enumerate(arrays):
+            if isinstance(x, Sharded):
+                sources.append(x.tiling)
+            else:
+                sources.append(everywhere.tiling(x.aval.shape))
+                (values[n],) = draft.add(Place(case.runtime, sources[n], x.aval.dtype), [n])
+        ends = draft.add(Movement(self, case, sources, result), values)
+        return Program(case.row.name, (result,), is_committed(case.operands), draft, ends)
 
     def adapted(self, adapter: Adapter) -> Move:
         """Return it with dims in front that stay as they are."""
@@ -97,9 +120,18 @@ class Replace(Strategy):
     starts: Callable[[Params], tuple[int, ...]]  # as for `Move`
     complete = True
 
-    def compile(self, case: Case, call: ShardedCall | None) -> Update:
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Plan the update."""
-        return Update(self, case)
+        x, (aval,) = case.operands[0], case.results
+        if not isinstance(x, Sharded):
+            raise ArgumentTypeError(
+                f"{case.row.name} of an array on the host; place it with device_put first",
+                argument="x",
+            )
+        result = in_sharding(aval, case.out or x.sharding)
+        draft = Draft(sum(not isinstance(operand, Scalar) for operand in case.operands))
+        ends = draft.add(Update(self, case, result), range(draft.operands))
+        return Program(case.row.name, (result,), x.committed, draft, ends)
 
     def adapted(self, adapter: Adapter) -> Replace:
         """Return it with dims in front that stay as they are."""
@@ -118,61 +150,82 @@ class Replace(Strategy):
         return Replace(how, lambda params: tuple(lead + number for number in starts(params)))
 
 
-class Movement(Program):
-    """A program that only moves data."""
+class Movement(Runnable):
+    """Brings elements to other places.
 
-    def __init__(self, move: Move, case: Case) -> None:
-        arrays = [x for x in case.operands if not isinstance(x, Scalar)]
-        shapes = [x.aval.shape for x in arrays]
-        memory = common_memory(case.operands)
-        (aval,) = case.results
-        inside = [in_memory(x, memory) for x in arrays]
-        sharding = case.out or _moved_sharding(move, case, inside)
-        self.name = case.row.name
-        self.runtime = case.runtime
-        self.results = (in_sharding(aval, sharding),)
-        self.committed = is_committed(case.operands)
-        self._how = move.how(shapes, case.params)
+    Args:
+      move: the places.
+      case: the operation.
+      sources: the tilings of the operands.
+      result: the layout of the result.
+    """
+
+    def __init__(self, move: Move, case: Case, sources: Sequence[Tiling], result: Result) -> None:
+        self._name = case.row.name
+        self._how = move.how([x.shape for x in sources], case.params)
         self._starts = () if move.starts is None else move.starts(case.params)
-        self._tiling = self.results[0].tiling
-        self._dtype = aval.dtype
-        everywhere: Sharding = sharding
-        if isinstance(sharding, NamedSharding):
-            everywhere = sharding.with_spec(PartitionSpec())
-        self._hosted = [
-            (n, everywhere.tiling(x.aval.shape))
-            for n, x in enumerate(arrays)
-            if isinstance(x, Hosted)
-        ]
+        self._sources = sources
+        self._tiling, self._dtype = result.tiling, result.aval.dtype
+        self.writes = (held_elements(result.tiling) * self._dtype.itemsize,)
         self._window: WindowMover | None = None
         if self._starts:
-            assert isinstance(inside[0], Sharded)
+            first = in_memory(case.operands[0], common_memory(case.operands))
+            assert isinstance(first, Sharded)
             assert isinstance(self._how, Piece)
-            parts = inside[0].tiling, self._tiling, self._how, self._starts
+            parts = first.tiling, self._tiling, self._how, self._starts
             self._window = window_to(*parts, self._dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this program takes, about."""
+        """Approximate bytes of the plan."""
         return 2000 if self._window is None else self._window.nbytes + 2000
 
-    def run(
-        self, operands: Sequence[ShardedBuffer | HostArray], numbers: Sequence[Any] = ()
-    ) -> list[ShardedBuffer]:
+    def run(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Move the data; numbers are the starts of a part, or the constant for new elements."""
-        sources: Any = operands
-        if self._hosted:
-            sources = list(operands)
-            for n, tiling in self._hosted:
-                sources[n] = placed(self.runtime, sources[n], tiling)
         if isinstance(self._how, Piece):
             starts = tuple(numbers)
             if self._window is not None:
-                return [self._window.move(sources[0], starts, self._how, self.name)]
-            piece = started(self._how, starts, self._starts) if self._starts else self._how
-            return [move(sources[0], self._tiling, piece, self.name)]
+                return [self._window.move(operands[0], starts, self._how, self._name)]
+            return [move(operands[0], self._tiling, self._piece(numbers), self._name)]
         fill = self._dtype.type(numbers[0]) if numbers else 0
-        return [rearrange(sources, self._how, self._tiling, self.name, fill)]
+        return [rearrange(operands, self._how, self._tiling, self._name, fill)]
+
+    def _piece(self, starts: Sequence[Any]) -> Piece:
+        """Return the part that begins at some elements."""
+        assert isinstance(self._how, Piece)
+        return started(self._how, tuple(starts), self._starts) if self._starts else self._how
+
+    def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
+        """Count the bytes that each device receives; `numbers` are the starts of a part."""
+        sources, to = self._sources, self._tiling
+        whole = len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources)
+        if whole and all(set(to.devices) <= set(x.devices) for x in sources):
+            return Counter()
+        devices = dict.fromkeys(d for x in (*sources, to) for d in x.devices)
+        apart = {device: _Alone(n) for n, device in enumerate(devices)}
+        each, end = [_apart(x, apart) for x in sources], _apart(to, apart)
+        if isinstance(self._how, Piece):
+            piece = self._piece(numbers) if numbers else self._how
+            plan = make_plan(each[0], end, piece, 1)
+        else:
+            plan = make_rearrange(self._how, each, range(len(each)), end, 1, [0] * len(each))
+        places, itemsize = list(devices), self._dtype.itemsize
+        return Counter({places[n]: count * itemsize for n, count in plan.received.items()})
+
+
+@dataclass(frozen=True)
+class _Alone:
+    """A device that is a memory domain of its own."""
+
+    memory_domain: int
+
+
+def _apart(tiling: Tiling, devices: Mapping[Any, Any]) -> Tiling:
+    """Return a tiling over other devices."""
+    own, assignment = copy.copy(tiling), copy.copy(tiling.assignment)
+    assignment.devices = tuple(devices[device] for device in tiling.devices)
+    own.assignment = assignment
+    return own
 
 
 def _moved_sharding(move: Move, case: Case, arrays: Sequence[Operand]) -> Sharding:
@@ -210,30 +263,23 @@ def _kept_axes(
     return ()
 
 
-class Update(Program):
-    """A program that replaces a part.
+class Update(Runnable):
+    """Replaces a part of an array.
 
     The result is laid out like the first operand, and shares with it what the part does not touch.
     """
 
-    nbytes = 2000  # bytes that this program takes, about
+    nbytes = 2000  # approximate bytes of this object
 
-    def __init__(self, replace: Replace, case: Case) -> None:
-        x, (aval,) = case.operands[0], case.results
-        if not isinstance(x, Sharded):
-            raise ArgumentTypeError(
-                f"{case.row.name} of an array on the host; place it with device_put first",
-                argument="x",
-            )
-        self.name = case.row.name
-        self.results = (in_sharding(aval, case.out or x.sharding),)
-        self.committed = x.committed
+    def __init__(self, replace: Replace, case: Case, result: Result) -> None:
+        self._name, self._tiling = case.row.name, result.tiling
         self._piece, self._starts = (
             replace.how([x.shape for x in case.avals], case.params),
             replace.starts(case.params),
         )
         self._of_element = isinstance(case.operands[1], Scalar)
-        self._element = aval.dtype.type
+        self._element = result.aval.dtype.type
+        self.writes = (held_elements(result.tiling) * result.aval.dtype.itemsize,)
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any] = ()) -> list[ShardedBuffer]:
         """Make the array with the part replaced.
@@ -245,10 +291,10 @@ class Update(Program):
         starts = tuple(numbers[self._of_element :])
         piece = started(self._piece, starts, self._starts) if starts else self._piece
         touched = touched_by(base, piece)
-        overlay = overlay_for(base, touched, value, self.name)
-        result, tiling = rewrite(base, overlay, self.name), self.results[0].tiling
-        if tiling is not result.tiling:
-            result = move(result, tiling, name=self.name)
+        overlay = overlay_for(base, touched, value, self._name)
+        result = rewrite(base, overlay, self._name)
+        if self._tiling is not result.tiling:
+            result = move(result, self._tiling, name=self._name)
         return [result]
 
 

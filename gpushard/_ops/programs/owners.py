@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -23,11 +24,13 @@ from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.choose import Given, Price
 from gpushard._ops.operand import Sharded
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
-from gpushard._ops.programs.local import Computation
-from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, Program, ShardedCall, Strategy
+from gpushard._ops.programs.bring import lacking
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
+from gpushard._ops.programs.local import Compute, flops_of, program_around
+from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, ShardedCall, Strategy
 from gpushard._ops.rule import Rule, Splits
 from gpushard._ops.shardings import places_of, splits_as
+from gpushard._ops.steps import Program, evenly
 from gpushard._runtime.launch import Outputs
 from gpushard._runtime.memory import Memory
 from gpushard._typing import Index, LocalArray, Shape
@@ -158,7 +161,8 @@ class FromOwners(Strategy):
             owned = _owned(case, each, kernel, first.tiling)
             if owned is not None:
                 places = ((first.sharding, first.tiling), *each.operands[1:])
-                return Computation(case, dataclasses.replace(each, operands=places), owned)
+                each = dataclasses.replace(each, operands=places)
+                return program_around(case, each, _Take(owned, case, each))
         return None
 
 
@@ -204,8 +208,8 @@ class Owned(LocalCalls):
     `inputs` has for each call the devices whose blocks of the first operand it takes.
     """
 
-    def __init__(self, inputs: Sequence[Sequence[int]], work: Work) -> None:
-        super().__init__(work, steps=_STEPS)
+    def __init__(self, inputs: Sequence[Sequence[int]], plan: CallPlan) -> None:
+        super().__init__(plan, steps=_STEPS)
         self._inputs = dict(zip(self.calls, inputs, strict=True))
 
     def run_parts(
@@ -228,6 +232,23 @@ class Owned(LocalCalls):
         first, *others = operands
         blocks = [first.claims[position].memory for position in self._inputs[call]]
         return blocks + [operand.claims[call.home].memory for operand in others]
+
+
+class _Take(Compute):
+    """Takes elements of the first operand from where they lie."""
+
+    def __init__(self, owned: Owned, case: Case, call: ShardedCall) -> None:
+        super().__init__(owned, flops=functools.partial(flops_of, case, call))
+        self._case, self._call = case, call
+
+    def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
+        """Divide what dispatch expects evenly among devices: only the data tell more."""
+        assert self._call.choice is not None
+        nbytes = self._call.choice.nbytes
+        for x, place in zip(self._case.operands, self._call.operands, strict=True):
+            if isinstance(x, Sharded) and place is not None:  # those bytes are of other steps
+                nbytes -= lacking(x.tiling, place[1]) * x.aval.dtype.itemsize
+        return evenly(max(nbytes, 0), self._call.ends[0].tiling.devices)
 
 
 def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned | None:
@@ -273,4 +294,6 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
         grid = Owners(starts, () if whole else tuple(part), own_call.shapes[0], volume)
         placed.append(dataclasses.replace(own_call, site=(grid,)))
     dtypes = [result.dtype for result in case.results]
-    return Owned(inputs, Work(case.runtime, row.name, kernel, placed, of_device, results, dtypes))
+    return Owned(
+        inputs, CallPlan(case.runtime, row.name, kernel, placed, of_device, results, dtypes)
+    )

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
@@ -19,19 +20,20 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.free_boxes import tiling_from_indices
-from gpushard._geometry.tiling import Tiling
+from gpushard._geometry.tiling import Tiling, block_edges
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
 from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose import Price, Prices
 from gpushard._ops.merge_in_order import InOrder
-from gpushard._ops.programs.calls import KernelCall, LocalCalls, Work, calls_of
+from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched, launched_merges
-from gpushard._ops.programs.local import Computation
+from gpushard._ops.programs.local import Compute, flops_of, program_around
 from gpushard._ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
 from gpushard._ops.rule import Splits
 from gpushard._ops.shardings import refines
+from gpushard._ops.steps import Program, Runnable
 from gpushard._runtime.launch import Outputs
 from gpushard._typing import Index, LocalArray, Shape
 
@@ -43,9 +45,9 @@ class Fold(LocalCalls):
     """
 
     def __init__(
-        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], work: Work
+        self, inputs: Sequence[Sequence[int]], regions: Sequence[Index | None], plan: CallPlan
     ) -> None:
-        super().__init__(work)
+        super().__init__(plan)
         self._inputs = dict(zip(self.calls, inputs, strict=True))
         self._regions = dict(zip(self.calls, regions, strict=True))
 
@@ -140,15 +142,16 @@ class Reduce(Strategy):
 
         return price
 
-    def compile(self, case: Case, call: ShardedCall | None) -> Computation:
+    def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Make a reduction that merges where the result is wanted, if it can."""
         assert call is not None
         (natural,), (end,) = call.results, call.ends
+        flops = functools.partial(flops_of, case, call)
         if refines(end.tiling, natural.tiling):
             call = dataclasses.replace(call, results=(end,))
         (result,) = call.results
         reduced = Reduced(self, case, call.tilings, natural.tiling, result.tiling)
-        return Computation(case, call, Merge(reduced))
+        return program_around(case, call, *steps_of(reduced, flops))
 
     def adapted(self, adapter: Adapter) -> Reduce:
         """Return it for another row."""
@@ -242,7 +245,7 @@ class Between:
         self._shape: Shape = reduced.natural.shard_shapes[homes[0]]
         self._wanting: list[Any] = [reduced.result.devices[h] for h in block.wanting.values()]
         width, merge = len(self._dtypes), reduced.make(reduced.strategy.merge)
-        own_parts = Work(
+        own_parts = CallPlan(
             reduced.case.runtime,
             self._name,
             functools.partial(as_state, width, merge),
@@ -273,7 +276,7 @@ class Between:
         width = len(self._dtypes)
         holders = [n for n in range(len(tiling.devices)) if tiling.volumes[n]]
         return LocalCalls(
-            Work(
+            CallPlan(
                 reduced.case.runtime,
                 self._name,
                 self._rows_kernel,
@@ -303,64 +306,122 @@ class Between:
         ]
 
 
-class Merge:
-    """A reduction over split factors, ready to run."""
+class Merge(Runnable):
+    """Merges the parts of a reduction over split factors.
 
-    def __init__(self, reduced: Reduced) -> None:
-        row, dtypes, runtime = reduced.case.row, reduced.dtypes, reduced.case.runtime
-        self.dtypes = dtypes
+    Args:
+      reduced: the reduction.
+      calls: the calls that give the parts.
+      of_device: for each device the call whose parts it has, or -1.
+    """
+
+    def __init__(
+        self, reduced: Reduced, calls: Sequence[KernelCall], of_device: Sequence[int]
+    ) -> None:
+        self._reduced = reduced
+        self.dtypes = reduced.dtypes
         """Types of the arrays of a state."""
         self.natural = reduced.natural
         """Boxes of these arrays."""
-        counts = reduced.counts
-        tilings = [reduced.natural] * len(dtypes)
-        sizes = [aval.dtype.itemsize for aval in reduced.case.avals]
-        read = list(zip(reduced.operands, sizes, strict=True))
-        calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
         self.calls = calls
-        """Who gives the parts."""
-        kernel = reduced.make(reduced.strategy.local)
-        work = Work(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
-        taken = zip(reduced.case.avals, reduced.operands, strict=True)
-        blocks = [(aval.dtype, tiling) for aval, tiling in taken]
-        self._local = launched(work, blocks) or LocalCalls(work, threaded=row.threaded)
-        # The operand's blocks that are states as they are, and these states' shapes.
-        self._views: list[tuple[int, Shape]] = []
-        if (
-            reduced.strategy.plain
-            and set(counts) == {1}
-            and reduced.case.avals[0].dtype == dtypes[0]
-        ):
-            self._views = [(call.home, call.shapes[0]) for call in calls]
+        """The calls that give the parts."""
         sources = _find(reduced, of_device)
-        own = [counts[call.home] for call in calls]
+        own = [reduced.counts[call.home] for call in calls]
         self._across = [Between(reduced, block, calls, own) for block in sources.across]
         self._last = _last(reduced, sources, own, [a.scatters for a in self._across])
+        self.writes = self._last.writes
 
-    def run(
-        self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]]
-    ) -> list[ShardedBuffer]:
-        """Run the reduction."""
-        state = self._viewed(operands[0]) or self._local.run_parts(operands, scalars)
-        return [self.merged(state)]
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes of the calls that merge."""
+        return 2000 + 300 * len(self._last.of_device)
 
-    def merged(self, state: list[Outputs]) -> ShardedBuffer:
-        """Merge the parts that the calls give: for each array of a state one for each call."""
+    def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
+        """Count the bytes that each device receives."""
+        return _received(self._reduced)
+
+    def run(self, operands: Sequence[Outputs], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Merge the parts: for each array of a state those of all calls."""
         for across in self._across:
-            for parts, more in zip(state, across.run(state), strict=True):
+            for parts, more in zip(operands, across.run(operands), strict=True):
                 parts.values.extend(more.values)
                 parts.claims.extend(more.claims)
                 parts.settled = parts.settled and more.settled
-        (made,) = self._last.run_parts(state)
-        return self._last.assemble(0, made)
+        (merged,) = self._last.run_parts(operands)
+        return [self._last.assemble(0, merged)]
 
-    def _viewed(self, operand: ShardedBuffer) -> list[Outputs]:
-        """Return an operand as states, if each of its blocks has one element to reduce."""
-        if not self._views:
-            return []
+
+class View(Runnable):
+    """Reads each block of an operand, which has one element to reduce, as a part."""
+
+    writes = (0,)
+
+    def __init__(self, calls: Sequence[KernelCall]) -> None:
+        self._views = [(call.home, call.shapes[0]) for call in calls]
+
+    def run(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[Outputs]:
+        """Return the blocks as parts."""
+        (operand,) = operands
         values = [operand.values[home].reshape(shape) for home, shape in self._views]
         kept = [operand.claims[home] for home, _ in self._views]
         return [Outputs(values, kept, operand.is_settled())]
+
+
+def steps_of(reduced: Reduced, flops: Callable[[], Counter[Any]]) -> tuple[Runnable, Merge]:
+    """Make the two steps of a reduction: what gives the parts, and what merges them."""
+    case, dtypes, counts = reduced.case, reduced.dtypes, reduced.counts
+    row, runtime = case.row, case.runtime
+    tilings = [reduced.natural] * len(dtypes)
+    sizes = [aval.dtype.itemsize for aval in case.avals]
+    read = list(zip(reduced.operands, sizes, strict=True))
+    calls, of_device = calls_of(row, read, tilings, [n > 0 for n in counts])
+    merge = Merge(reduced, calls, of_device)
+    if calls and reduced.strategy.plain and {*counts} == {1} and case.avals[0].dtype == dtypes[0]:
+        return View(calls), merge
+    kernel = reduced.make(reduced.strategy.local)
+    plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+    taken = zip(case.avals, reduced.operands, strict=True)
+    blocks = [(aval.dtype, tiling) for aval, tiling in taken]
+    local = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded)
+    parts = dict.fromkeys(range(len(dtypes)))
+    return Compute(local, parts=parts, flops=flops), merge
+
+
+def _received(reduced: Reduced) -> Counter[Any]:
+    """Count the bytes that devices receive to merge the parts of a reduction.
+
+    Each device that has a part of a block merges one piece of the block. The pieces then go to all
+    devices that want the block. If each device wants a piece of its own, it merges that piece.
+    """
+    moved: Counter[Any] = Counter()
+    natural, result = reduced.natural, reduced.result
+    width = sum(dtype.itemsize for dtype in reduced.dtypes)
+    boxes = result.assignment.flat.tolist()
+    members: dict[int, dict[Any, int]] = {}
+    wanting: dict[int, list[int]] = {}
+    for n, block in enumerate(natural.assignment.flat.tolist()):
+        if all(tiling.volumes[n] for tiling in reduced.operands):
+            part = tuple(tiling.assignment.flat[n] for tiling in reduced.operands)
+            members.setdefault(block, {}).setdefault(part, n)
+        if result.volumes[n]:
+            wanting.setdefault(block, []).append(n)
+    for block, parts in members.items():
+        own, wants = list(parts.values()), wanting.get(block, [])
+        if len(own) == 1:
+            continue
+        size = int(natural.volumes[own[0]])
+        apart = len({boxes[n] for n in wants}) == len(wants) > 1
+        if apart and sum(int(result.volumes[n]) for n in wants) == size:
+            for n in wants:
+                others = len(own) - (n in own)
+                moved[natural.devices[n]] += others * int(result.volumes[n]) * width
+            continue
+        pieces = dict(zip(own, np.diff(block_edges(size, len(own))).tolist(), strict=True))
+        for n, piece in pieces.items():
+            moved[natural.devices[n]] += (len(own) - 1) * piece * width
+        for n in wants:
+            moved[natural.devices[n]] += (size - pieces.get(n, 0)) * width
+    return moved
 
 
 @dataclasses.dataclass(eq=False)
@@ -435,9 +496,9 @@ def _last(
     merge, finish = reduced.make(reduced.strategy.merge), reduced.make(reduced.strategy.finish)
     kernel = functools.partial(finished, len(reduced.dtypes), merge, finish)
     dtypes = [aval.dtype for aval in case.results]
-    work = Work(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
+    plan = CallPlan(case.runtime, case.row.name, kernel, calls, of_device, results, dtypes)
     if isinstance(merge, InOrder) and finish is only and not merges.across and not any(regions):
-        fold = launched_merges(work, inputs, functools.partial(merge.elementwise, dtypes[0]))
+        fold = launched_merges(plan, inputs, functools.partial(merge.elementwise, dtypes[0]))
         if fold is not None:
             return fold
-    return Fold(inputs, regions, work)
+    return Fold(inputs, regions, plan)

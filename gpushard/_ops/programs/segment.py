@@ -14,7 +14,7 @@ from typing import Any
 from gpushard._frozen import dataclass
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._ops.programs.launched import Group, Launched, waits_alike
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._runtime.backend import Replay
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, arrays_in

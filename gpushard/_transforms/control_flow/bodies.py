@@ -43,7 +43,7 @@ from gpushard._array.shape_dtype import KeyDType
 from gpushard._cache import BoundedCache
 from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import COPY, WHERE
 from gpushard._ops.table.manipulation import RESHAPE
 from gpushard._placement.default_placement import default_sharding, surroundings

@@ -17,7 +17,7 @@ from gpushard import tree
 from gpushard._frozen import dataclass
 from gpushard._functions.argument_checks import listed
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._transforms.control_flow.bodies import (
     Body,

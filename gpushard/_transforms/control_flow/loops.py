@@ -18,7 +18,7 @@ from gpushard import tree
 from gpushard._frozen import dataclass
 from gpushard._functions.element_types import number_of
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._transforms.control_flow.bodies import (
     Body,

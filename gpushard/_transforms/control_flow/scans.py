@@ -13,7 +13,7 @@ from gpushard import tree
 from gpushard._array.key_array import is_keys
 from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._ops.table.manipulation import CONCATENATE, index
 from gpushard._transforms.control_flow.bodies import (
     Body,

@@ -14,7 +14,7 @@ from typing import Any
 from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.planning.holdings import held_elements
 from gpushard._ops.aval import Dtype
 from gpushard._ops.operand import Literal
 from gpushard._typing import Shape
@@ -57,14 +57,7 @@ class Var:
     @property
     def held_bytes(self) -> int:
         """Bytes of memory. Devices that share memory hold one copy of a block."""
-        tiling, places = self.tiling, devices_of(self.tiling)
-        of_block = {
-            (places[n].domain, box): volume
-            for n, (box, volume) in enumerate(
-                zip(tiling.assignment.flat.tolist(), tiling.volumes.tolist(), strict=True)
-            )
-        }
-        return int(sum(of_block.values())) * self.dtype.itemsize
+        return held_elements(self.tiling) * self.dtype.itemsize
 
     def __repr__(self) -> str:
         return f"{self.dtype.name}{list(self.shape)}"

@@ -25,15 +25,15 @@ from typing import Any
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import Sharding
-from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._ops.aval import Aval
 from gpushard._ops.operand import Literal
 from gpushard._ops.programs import segment
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce
-from gpushard._ops.row import Params, Row, Runnable
+from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import aval_of_number
+from gpushard._ops.steps import Steps
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var
 
 
@@ -231,11 +231,8 @@ class Region(Op):
     """Operations that are one kernel."""
 
     name: str
-    kernel: Runnable
+    kernel: Steps  # with what moves before it and is merged after it
     members: tuple[Operation, ...]
-    # Of each operand that is moved: its boxes, those that the kernel takes, bytes of an element.
-    brings: tuple[tuple[Tiling, Tiling, int], ...]
-    merges: tuple[Operation, ...]  # members whose parts are merged after the kernel
 
 
 @dataclass(frozen=True, eq=False)

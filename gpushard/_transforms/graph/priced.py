@@ -6,18 +6,14 @@ depend on shapes and shardings only, never on the machine.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.planning.dim_maps import Piece
-from gpushard._movement.planning.rearrange import make_rearrange
-from gpushard._movement.planning.reshard import make_plan
-from gpushard._movement.planning.windows import started
 from gpushard._ops.operand import Sharded, in_memory
+from gpushard._ops.programs.bring import lacking
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Move
 from gpushard._ops.programs.owners import FromOwners
@@ -26,7 +22,6 @@ from gpushard._ops.row import Case, Strategy
 from gpushard._ops.shardings import sharded_call
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import RowOp
-from gpushard._transforms.graph.steps import lacking
 
 Place: TypeAlias = tuple[Sharding, Tiling]
 """A layout of a value: its sharding, and the tiling of its shape."""
@@ -94,49 +89,8 @@ def can_price(step: Operation) -> bool:
 
 def _moved(strategy: Strategy, case: Case) -> Laid:
     """Price an operation that only moves elements."""
-    assert isinstance(strategy, Move)
     program = strategy.compile(case, None)
     (result,) = program.results
+    nbytes = sum(program.received().values())
     arrays = [x for x in case.operands if isinstance(x, Sharded)]
-    nbytes = sum(between(strategy, case, [x.tiling for x in arrays], result.tiling).values())
-    nbytes *= result.aval.dtype.itemsize
     return Laid(((result.sharding, result.tiling),), (None,) * len(arrays), nbytes, nbytes)
-
-
-@dataclass(frozen=True)
-class _Alone:
-    """A device that is a memory domain of its own."""
-
-    memory_domain: int
-
-
-def between(
-    move: Move, case: Case, sources: Sequence[Tiling], to: Tiling, numbers: Sequence[Any] = ()
-) -> dict[Any, int]:
-    """Count the elements that each device receives; `numbers` are the starts of a part."""
-    if len(to.devices) == 1 or all(x.assignment.is_replicated for x in sources):
-        same = all(set(to.devices) <= set(x.devices) for x in sources)
-        if same:
-            return {}
-    shapes = [x.aval.shape for x in case.operands if isinstance(x, Sharded)]
-    how = move.how(shapes, case.params)
-    devices = {
-        device: _Alone(n)
-        for n, device in enumerate(dict.fromkeys(d for x in (*sources, to) for d in x.devices))
-    }
-
-    def apart(tiling: Tiling) -> Tiling:
-        own, assignment = copy.copy(tiling), copy.copy(tiling.assignment)
-        assignment.devices = tuple(devices[device] for device in tiling.devices)
-        own.assignment = assignment
-        return own
-
-    if isinstance(how, Piece):
-        starts = () if move.starts is None else move.starts(case.params)
-        how = started(how, tuple(numbers), starts) if starts and numbers else how
-        plan = make_plan(apart(sources[0]), apart(to), how, 1)
-    else:
-        each, which = [apart(x) for x in sources], range(len(sources))
-        plan = make_rearrange(how, each, which, apart(to), 1, [0] * len(each))
-    places = list(devices)
-    return {places[n]: elements for n, elements in plan.received.items()}

@@ -37,13 +37,14 @@ from gpushard._ops.aval import Aval
 from gpushard._ops.choose import Given, assignments, sharding_of
 from gpushard._ops.gather_guard import watched
 from gpushard._ops.operand import Literal, Sharded
+from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import kind_of_number
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layouts import bound, case_of, closed, keeps, resharded
 from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import Laid, Place, can_price, priced
 from gpushard._transforms.graph.simplify import simplified
-from gpushard._transforms.graph.steps import bound, case_of, closed, keeps, lacking, resharded
 
 _PRICES = 200
 """Most operations that the search prices, next to those of the graph as recorded."""

@@ -10,9 +10,10 @@ import dataclasses
 from typing import Any
 
 from gpushard._cache import exact_key
+from gpushard._ops.programs.bring import lacking
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layouts import resharded
 from gpushard._transforms.graph.ops import Reshard, RowOp
-from gpushard._transforms.graph.steps import lacking, resharded
 
 _SMALL = 1 << 10
 """Most bytes of two arrays on the host that are compared; larger ones count as different."""

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from gpushard._frozen import dataclass
-from gpushard._ops.programs.reduce import Reduce
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import Relabel, Reshard, RowOp, Scan
 from gpushard._transforms.tracing.executable import SEVERAL, Executable, GraphRunner
@@ -94,7 +93,7 @@ def _working_bytes(step: Operation, ready: Runnable) -> tuple[int, int]:
     """Return the bytes that an operation holds while it runs, and those next to its results."""
     op = step.op
     if not isinstance(ready, GraphRunner):
-        return 0, ready.scratch + _state_bytes(step)
+        return 0, ready.scratch
     within = 0
     for body in ready.executables:
         peak = _peak(body, op.donated(body.graph)) - _bytes(op.lent(body.graph))
@@ -106,21 +105,3 @@ def _working_bytes(step: Operation, ready: Runnable) -> tuple[int, int]:
         several = math.prod(x.whole.shape) > SEVERAL * math.prod(x.each.shape)
         beside += nbytes * (3 if several else 2)
     return within + rows, beside
-
-
-def _state_bytes(step: Operation) -> int:
-    """Return the bytes of the partial results of a reduction over a split dim."""
-    op, (x, *_) = step.op, (*step.operands, None)
-    if not isinstance(op, RowOp) or not isinstance(x, Var):
-        return 0
-    if type(op.row.strategies[0]) is not Reduce:
-        return 0
-    rule = op.row.rule_for(op.avals(step.operands), op.params)
-    sizes = x.tiling.stops - x.tiling.starts
-    dims = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
-    if all((sizes[dim] == x.shape[dim]).all() for dim in dims):
-        return 0  # each device has these dims whole: there is nothing to merge
-    if all((sizes[dim] == 1).all() for dim in dims):
-        return 0  # the operand itself is merged
-    partial = sum(math.prod(result.shape) * result.dtype.itemsize for result in step.results)
-    return partial * len(x.tiling.devices)

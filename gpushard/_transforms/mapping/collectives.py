@@ -1,272 +1,438 @@
-"""Collectives along named dims, as ordinary operations on the arrays that have these dims.
+"""Collectives: communication between the calls of a function that is mapped over named axes.
 
-Every collective is a reduction or a movement of arrays, and moves the bytes of that operation:
-
-- `psum` sums over the named dim. The result is whole along the mesh axes of that dim.
-- `all_gather` makes the named dim a part of a dim that the function sees, and that dim whole.
-- `all_to_all` makes the named dim a part of one dim, and another dim becomes named.
-
-An example: `psum_scatter(y, "x", tiled=True)` on 4 devices, where `y` has shape (8,) on each. The
-array has shape (4, 8) and its first dim lies on "x".
-
-1. The sum over dim 0 has shape (8,). Its sharding is chosen as split along "x": a reduce-scatter.
-2. `divide_dim` makes the 4 blocks of 2 elements a named dim again, without a copy: the array has
-   shape (4, 2). The function sees 2 elements on each device.
+`shard_map`, `pmap`, `soft_pmap` and `vmap` map a function over an axis by its name. A tuple names
+several axes, whose elements are numbered in row-major order. Arguments are pytrees of arrays and
+numbers, which have a value for every element of the axis.
 """
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
-from collections.abc import Sequence
-from typing import Any, cast
+import operator
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from gpushard._geometry.named_sharding import NamedSharding
-from gpushard._geometry.partition_spec import P
-from gpushard._ops.aval import Aval
-from gpushard._ops.bind import bind, bind_plain
-from gpushard._ops.row import Params, Row
-from gpushard._ops.rule import Rule
-from gpushard._ops.table.creation import ARANGE
-from gpushard._ops.table.manipulation import PERMUTE, RESHAPE, transposed
-from gpushard._ops.table.reductions import SUM
-from gpushard._placement.default_placement import default_sharding
-from gpushard._transforms.values.frames import NamedDim, Names, innermost, merge_names
-from gpushard._transforms.values.mapped import (
-    Mapped,
-    broadcast_along,
-    element_along,
-    mapped,
-    sharding_without,
+from gpushard import tree
+from gpushard._ops.row import Row
+from gpushard._ops.scalars import is_number
+from gpushard._ops.table import reductions
+from gpushard._transforms.mapping import named_dims
+from gpushard._transforms.mapping.groups import (
+    Groups,
+    in_groups,
+    parse_groups,
+    reduce_unequal_groups,
+    sizes_of,
 )
-from gpushard._transforms.values.relabel import relabel
-from gpushard._typing import Shape
+from gpushard._transforms.values.frames import Names, find_names, innermost
+from gpushard._transforms.values.leaves import check_leaf
+from gpushard._transforms.values.mapped import Mapped, as_mapped, mapped
+from gpushard._transforms.values.mapped_axes import check_axis
+from gpushard.errors import ArgumentError, ArgumentTypeError
 
-_INDEX = np.dtype(np.int32)
+__all__ = [
+    "all_gather", "all_to_all", "axis_index", "axis_size", "pbroadcast", "pmax", "pmean", "pmin",
+    "ppermute", "pshuffle", "psum", "psum_scatter", "pswapaxes",
+]  # fmt: skip
 
-
-@functools.lru_cache(maxsize=1024)
-def pin_row(row: Row, places: tuple[tuple[str, ...] | None, ...]) -> Row:
-    """Derive a row that keeps the first dims of its operand on the mesh axes of named dims."""
-
-    def rule(avals: Sequence[Aval], params: Params) -> Rule:
-        rule_of_row = row.rule_for(avals, params)
-        pins = zip(rule_of_row.operands[0], places, strict=False)
-        held = tuple((dim, place) for dim, place in pins if dim is not None and place is not None)
-        return dataclasses.replace(rule_of_row, pinned=(*held, *rule_of_row.pinned))
-
-    return dataclasses.replace(row, rule=rule, turned=None, later=False)
+AxisName: TypeAlias = Hashable
+"""The name of an axis, or a tuple of names."""
 
 
-def reduce_names(row: Row, x: Mapped, names: Names, extra: Any = None) -> Mapped:
-    """Reduce a value over some named dims; it is unchanged along those that it lacks."""
-    removed = [name for name in names if name in x._names]
-    if not removed:
-        return x
-    value = x._value
-    axes = tuple([x._names.index(name) - len(value._shape) for name in removed])
-    pinned = pin_row(row, tuple([name.place for name in x._names]))
-    rest = tuple([name for name in x._names if name not in removed])
-    result = bind(pinned, (value,), (axes, False, extra), sharding_without(x, removed))
-    return mapped(result, rest, x._frame, x._source)
+def psum(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Sum a value over an axis; every element of the axis gets the sum.
 
-
-def scatter_sum(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
-    """Sum a value over named dims, and divide a dim of the sum among their elements."""
-    x = broadcast_along(x, merge_names(x._names, names))
-    extra = np.dtype(x.dtype)
-    if any(name.axes is None for name in names):
-        return divide_dim(reduce_names(SUM, x, names, extra), names, dim, tiled=tiled)
-    value, rest = x._value, tuple([name for name in x._names if name not in names])
-    removed = [x._names.index(name) for name in names]
-    pinned = pin_row(SUM, tuple([name.place for name in x._names]))
-    entries = [axes for n, axes in enumerate(_splits(value)) if n not in removed]
-    entries[len(rest) + dim] = _places(names)
-    axes = tuple([at - value.ndim for at in removed])
-    result = bind(pinned, (value,), (axes, False, extra), _spec(value._sharding, entries))
-    return divide_dim(mapped(result, rest, x._frame, x._source), names, dim, tiled=tiled)
-
-
-def join_into_dim(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
-    """Make named dims a part of a dim that the function sees, or a new dim, without a copy.
+    A number, or a value that is equal along the axis, is multiplied by the size of the axis.
+    Integers keep their dtype; booleans are counted in int32.
 
     Args:
-      x: the value.
-      names: the named dims, major to minor.
-      dim: the dim that they become a part of.
-      tiled: whether `dim` exists and gets longer; otherwise it is a new dim.
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to sum over each group. Groups may have
+        different sizes.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: groups overlap, or omit an element.
+
+    >>> import gpushard as gs
+    >>> f = gs.vmap(lambda x: x / gs.lax.psum(x, "i"), axis_name="i")
+    >>> f(gs.numpy.asarray([1.0, 3.0]))
+    Array([0.25, 0.75], dtype=float64)
     """
-    x = broadcast_along(x, merge_names(x._names, names))
-    if _is_mixed(names):
-        x = join_into_dim(x, names[-1:], dim, tiled=tiled)
-        return join_into_dim(x, names[:-1], dim, tiled=True)
-    value, count = x._value, math.prod(name.size for name in names)
-    rest = tuple([name for name in x._names if name not in names])
-    block = x._shape
-    if tiled:
-        body = (*block[:dim], count * block[dim], *block[dim + 1 :])
-    else:
-        body = (*block[:dim], count, *block[dim:])
-    shape = (*[name.size for name in rest], *body)
-    if names[0].axes is not None:
-        removed = [x._names.index(name) for name in names]
-        entries = [axes for n, axes in enumerate(_splits(value)) if n not in removed]
-        split, at = _places(names), len(rest) + dim
-        if tiled:
-            entries[at] = split
-        else:
-            entries.insert(at, split)
-        joined = _relabel_as(_whole_at(value, len(x._names) + dim, needed=tiled), shape, entries)
-        return mapped(joined, rest, x._frame, x._source)
-    order = [x._names.index(name) for name in rest]
-    inner = list(range(len(x._names), value.ndim))
-    inner[dim:dim] = [x._names.index(name) for name in names]
-    order += inner
-    value = transposed(value, order)
-    if value.shape != shape:
-        value = bind(RESHAPE, (value,), (shape,))
-    return mapped(value, rest, x._frame, x._source)
+    names = find_names(axis_name, "psum")
+    groups = parse_groups(axis_index_groups, names, "psum")
+
+    def reduce_value(x: Any) -> Any:
+        if type(x) is not Mapped and is_number(x):
+            x = np.int32(x) if isinstance(x, np.bool_) else x
+            return x * _size(names, groups)
+        x = _value(x)
+        x = x.astype(np.int32) if x._dtype.kind == "b" else x
+        total = _reduced(reductions.SUM, x, names, groups, np.dtype(x._dtype))
+        if groups is not None:
+            return total
+        more = math.prod(name.size for name in names if name not in x._names)
+        return total if more == 1 else total * more
+
+    return _each(reduce_value, x, names)
 
 
-def divide_dim(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
-    """Undo `join_into_dim`: make a dim, or its major part, named dims that the value lacks.
+def pmean(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Average a value over an axis; every element of the axis gets the mean.
 
-    If the dim does not lie on the mesh axes of the names, the value moves there first.
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
     """
-    if _is_mixed(names):
-        x = divide_dim(x, names[:-1], dim, tiled=True)
-        return divide_dim(x, names[-1:], dim, tiled=tiled)
-    value, count = x._value, math.prod(name.size for name in names)
-    every = merge_names(x._names, names)
-    at = len(x._names) + dim
-    rest = (value.shape[at] // count,) if tiled else ()
-    body = (*x._shape[:dim], *rest, *x._shape[dim + 1 :])
-    shape = (*[name.size for name in every], *body)
-    if names[0].axes is not None:
-        split = _places(names)
-        entries = [tuple(a for a in axes if a not in split) for axes in _splits(value)]
-        entries[at] = split
-        value = _split_by(value, entries)
-        inner = entries[len(x._names) :]
-        inner[dim : dim + 1] = [()] * len(rest)
-        lead = dict(zip(x._names, entries, strict=False))
-        front = [lead.get(name, name.place or ()) for name in every]
-        return mapped(_relabel_as(value, shape, [*front, *inner]), every, x._frame, x._source)
-    sizes = (*value.shape[:at], *[name.size for name in names], *rest, *value.shape[at + 1 :])
-    if sizes != value.shape:
-        value = bind(RESHAPE, (value,), (sizes,))
-    places = {name: at + n for n, name in enumerate(names)}
-    places |= {name: n for n, name in enumerate(x._names)}
-    order = [places[name] for name in every]
-    order += [n for n in range(value.ndim) if n not in order]
-    value = transposed(value, order)
-    return mapped(value, every, x._frame, x._source)
+    names = find_names(axis_name, "pmean")
+    groups = parse_groups(axis_index_groups, names, "pmean")
+    total = psum(x, axis_name, axis_index_groups=axis_index_groups)
+    return tree.map(lambda x: x / _size(names, groups), total)
 
 
-def gather_into_dim(x: Mapped, names: Names, dim: int, *, tiled: bool) -> Mapped:
-    """Gather the elements of named dims into a dim; every device gets all of them."""
-    x = join_into_dim(x, names, dim, tiled=tiled)
-    at = len(x._names) + dim
-    entries = _splits(x._value)
-    split = _places(names)
-    if not split:
+def pmax(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Find the maximum of a value over an axis; every element of the axis gets it.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
+    """
+    return _extreme(reductions.MAX, "pmax", x, axis_name, axis_index_groups)
+
+
+def pmin(
+    x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
+) -> Any:
+    """Find the minimum of a value over an axis; every element of the axis gets it.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of elements of the axis, to reduce over each group.
+    """
+    return _extreme(reductions.MIN, "pmin", x, axis_name, axis_index_groups)
+
+
+def _extreme(row: Row, function: str, x: Any, axis_name: AxisName, index_groups: Any) -> Any:
+    names = find_names(axis_name, function)
+    groups = parse_groups(index_groups, names, function)
+    return _each(lambda x: _reduced(row, _value(x), names, groups, None), x, names)
+
+
+def _reduced(row: Row, x: Mapped, names: Names, groups: Groups | None, extra: Any) -> Mapped:
+    """Reduce a value over an axis, or over each of its groups."""
+    if groups is not None and groups.size is None:
+        return reduce_unequal_groups(row, x, names, groups)
+    return _apply(lambda x, names: named_dims.reduce_names(row, x, names, extra), x, names, groups)
+
+
+def all_gather(
+    x: Any,
+    axis_name: AxisName,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    axis: int = 0,
+    tiled: bool = False,
+) -> Any:
+    """Gather the values of all elements of an axis; every element gets all of them.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis_index_groups: groups of equal size, to gather within each group.
+      axis: the position of the axis of elements in the result.
+      tiled: whether to join values along an axis that they have, rather than along a new axis.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: a value does not have the axis.
+    """
+    names = find_names(axis_name, "all_gather")
+    groups = parse_groups(axis_index_groups, names, "all_gather", equal=True)
+
+    def gather_value(x: Any) -> Any:
+        x = _value(x)
+        dim = _dim(axis, x.ndim + (not tiled), "all_gather", "axis")
+        return _apply(
+            lambda x, names: named_dims.gather_into_dim(x, names, dim, tiled=tiled),
+            x,
+            names,
+            groups,
+        )
+
+    return _each(gather_value, x, names)
+
+
+def psum_scatter(
+    x: Any,
+    axis_name: AxisName,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """Sum a value over an axis; each element of the axis gets its part of the sum.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      scatter_dimension: the dimension to split, as long as the axis; the result does not have it.
+      axis_index_groups: groups of equal size, to sum over each group.
+      tiled: whether the dimension may be a multiple of the axis, and stays in the result.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: the dimension has another length.
+    """
+    names = find_names(axis_name, "psum_scatter")
+    groups = parse_groups(axis_index_groups, names, "psum_scatter", equal=True)
+    size = _size(names, groups)
+
+    def scatter_value(x: Any) -> Any:
+        x = _value(x)
+        x = x.astype(np.int32) if x.dtype.kind == "b" else x
+        dim = _dim(scatter_dimension, x.ndim, "psum_scatter", "scatter_dimension")
+        _check_parts(x, dim, size, "psum_scatter", "scatter_dimension", tiled)
+        return _apply(
+            lambda x, names: named_dims.scatter_sum(x, names, dim, tiled=tiled), x, names, groups
+        )
+
+    return _each(scatter_value, x, names)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: AxisName,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+    tiled: bool = False,
+) -> Any:
+    """Exchange parts of a value: part i goes to element i of an axis, which joins its parts.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      split_axis: the dimension to split, as long as the axis; the result does not have it.
+      concat_axis: the dimension of the result that numbers the elements where the parts come from.
+      axis_index_groups: groups of equal size, to exchange parts within each group.
+      tiled: whether `split_axis` may be a multiple of the axis and stays, and parts are joined
+        along `concat_axis`, rather than along a new dimension.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: the dimension has another length.
+    """
+    names = find_names(axis_name, "all_to_all")
+    groups = parse_groups(axis_index_groups, names, "all_to_all", equal=True)
+    size = _size(names, groups)
+
+    def exchange_value(x: Any) -> Any:
+        x = _value(x)
+        split = _dim(split_axis, x.ndim, "all_to_all", "split_axis")
+        concat = _dim(concat_axis, x.ndim, "all_to_all", "concat_axis")
+        _check_parts(x, split, size, "all_to_all", "split_axis", tiled)
+        return _apply(
+            lambda x, names: named_dims.exchange(x, names, split, concat, tiled=tiled),
+            x,
+            names,
+            groups,
+        )
+
+    return _each(exchange_value, x, names)
+
+
+def pswapaxes(
+    x: Any,
+    axis_name: AxisName,
+    axis: int,
+    *,
+    axis_index_groups: Sequence[Sequence[int]] | None = None,
+) -> Any:
+    """Exchange a dimension of a value with an axis of the same length.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      axis: the dimension.
+      axis_index_groups: groups of equal size, to exchange within each group.
+    """
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
+    """Send the value of each element of an axis to another element.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      perm: pairs (source, destination) of elements, each at most once on either side. An element
+        that is no destination gets zeros.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+      ArgumentError: an element sends or receives twice, or does not exist.
+    """
+    names = find_names(axis_name, "ppermute")
+    pairs = _pairs(perm, math.prod(name.size for name in names))
+    return _each(lambda x: named_dims.permute(_value(x), names, pairs), x, names)
+
+
+def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
+    """Permute the values of the elements of an axis.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      perm: the source element for each element.
+
+    Raises:
+      ArgumentError: `perm` is not a permutation of the elements.
+      ArgumentTypeError: `perm` has entries that are not integers.
+    """
+    names = find_names(axis_name, "pshuffle")
+    size = math.prod(name.size for name in names)
+    try:
+        order = sorted(map(operator.index, perm))
+    except TypeError:
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be integers, such as [1, 0]", "pshuffle"
+        ) from None
+    if order != list(range(size)):
+        raise ArgumentError(
+            f"pshuffle: perm={list(perm)} is no permutation of the {size} elements of the axis; "
+            "name each once, or use ppermute",
+            argument="perm",
+            size=size,
+        )
+    return ppermute(x, axis_name, [(of, to) for to, of in enumerate(perm)])
+
+
+def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
+    """Send the value of one element of an axis to all elements.
+
+    Args:
+      x: a pytree of values.
+      axis_name: the name of the axis, or a tuple of names.
+      source: the element.
+
+    Raises:
+      ArgumentError: the element does not exist.
+    """
+    names = find_names(axis_name, "pbroadcast")
+    size = math.prod(name.size for name in names)
+    if not 0 <= operator.index(source) < size:
+        raise ArgumentError(
+            f"pbroadcast: source={source} is none of the {size} elements of the axis; count from 0",
+            argument="source",
+            source=source,
+            size=size,
+        )
+    return _each(lambda x: named_dims.broadcast(_value(x), names, source), x, names)
+
+
+def axis_index(axis_name: AxisName) -> Any:
+    """Return the number of this element along an axis, as int32.
+
+    Args:
+      axis_name: the name of the axis, or a tuple of names.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+    """
+    return named_dims.numbers(find_names(axis_name, "axis_index"))
+
+
+def axis_size(axis_name: AxisName) -> int:
+    """Return the size of an axis; for a tuple of axes the product of their sizes.
+
+    Args:
+      axis_name: the name of the axis, or a tuple of names.
+
+    Raises:
+      UnboundAxisError: no enclosing function is mapped over that name.
+    """
+    return math.prod(name.size for name in find_names(axis_name, "axis_size"))
+
+
+def _each(function: Callable[[Any], Any], x: Any, names: Names) -> Any:
+    """Apply a function to each value of a pytree, or none if no axis is named."""
+    if not names:
         return x
-    entries[at] = tuple(axis for axis in entries[at] if axis not in split)
-    return mapped(_split_by(x._value, entries), x._names, x._frame, x._source)
+    return function(x) if type(x) is Mapped else tree.map(function, x)
 
 
-def exchange(x: Mapped, names: Names, split: int, concat: int, *, tiled: bool) -> Mapped:
-    """Exchange blocks of a dim between the elements of names, and join those received."""
-    if tiled and split != concat:
-        return divide_dim(join_into_dim(x, names, concat, tiled=True), names, split, tiled=True)
-    if tiled:
-        count, shape = math.prod(name.size for name in names), x._shape
-        parts = (*shape[:split], count, shape[split] // count, *shape[split + 1 :])
-        exchanged = exchange(bind(RESHAPE, (x,), (parts,)), names, split, split, tiled=False)
-        return cast("Mapped", bind(RESHAPE, (exchanged,), (shape,)))
-    at = concat if concat <= split else concat + 1
-    x = join_into_dim(x, names, at, tiled=False)
-    return divide_dim(x, names, split + (at <= split), tiled=False)
-
-
-def permute(x: Mapped, names: Names, pairs: tuple[tuple[int, int], ...]) -> Mapped:
-    """Send each element along names to another one, by pairs (from, to); others get zeros."""
-    x = broadcast_along(x, merge_names(x._names, names))
-    value = x._value
-    axes = tuple([x._names.index(name) - value.ndim for name in names])
-    pinned = pin_row(PERMUTE, tuple([name.place for name in x._names]))
-    return mapped(bind(pinned, (value,), (axes, pairs)), x._names, x._frame, x._source)
-
-
-def broadcast(x: Mapped, names: Names, source: int) -> Mapped:
-    """Send the value of one element, by its number along names, to all of them."""
-    return element_along(broadcast_along(x, merge_names(x._names, names)), names, source)
-
-
-def numbers(names: Names) -> Any:
-    """Number the elements along names, in row-major order."""
-    total: Any = np.int32(0)
-    for name in names:
-        total = total * np.int32(name.size) + _numbers(name)
-    return total
-
-
-def _numbers(name: NamedDim) -> Mapped:
+def _value(x: Any) -> Mapped:
+    """Convert a value to one of the innermost mapped function."""
     frame = innermost()
     assert frame is not None
-    sharding: Any = default_sharding((name.size,))
-    if frame.mesh is not None:
-        sharding = NamedSharding(frame.mesh, P(name.place))
-    indices = bind_plain(ARANGE, (0, 1), ((name.size,), _INDEX, frame.mesh is not None), sharding)
-    return mapped(indices, (name,), frame, None)
+    check_leaf(x, "a collective", "x")
+    value = as_mapped(x, frame)
+    return mapped(value._value, value._names, frame, value._source)
 
 
-def _places(names: Names) -> tuple[str, ...]:
-    """List the mesh axes that names live on."""
-    return tuple([axis for name in names for axis in name.place or ()])
+def _apply(
+    function: Callable[..., Mapped], x: Mapped, names: Names, groups: Groups | None
+) -> Mapped:
+    """Apply a function to a value along an axis, or within each of its groups."""
+    if groups is None:
+        return function(x, names)
+    return in_groups(x, names, groups, lambda x, member: function(x, (member,)))
 
 
-def _is_mixed(names: Names) -> bool:
-    """Whether some names are mesh axes and others are not."""
-    return len({name.axes is None for name in names}) > 1
+def _size(names: Names, groups: Groups | None) -> Any:
+    """Return the size of an axis or of its groups; one for each element if groups differ."""
+    if groups is None:
+        return math.prod(name.size for name in names)
+    return groups.size or sizes_of(names, groups)
 
 
-def _splits(value: Any) -> list[tuple[str, ...]]:
-    """List the mesh axes of more than one device that split each dim."""
-    sharding = value._sharding
-    if not isinstance(sharding, NamedSharding):
-        return [()] * value.ndim
-    sizes = sharding.mesh.shape
-    return [
-        tuple([axis for axis in sharding.spec.axes(dim) if sizes[axis] > 1])
-        for dim in range(value.ndim)
-    ]
+def _dim(axis: Any, ndim: int, function: str, argument: str) -> int:
+    return check_axis(axis, ndim, function, argument, "x")
 
 
-def _spec(sharding: NamedSharding, entries: Sequence[tuple[str, ...]]) -> NamedSharding:
-    return sharding.with_spec(P(*entries))
+def _check_parts(x: Any, dim: int, size: int, function: str, argument: str, tiled: bool) -> None:
+    length = x.shape[dim]
+    if length % size if tiled else length != size:
+        wanted = f"a multiple of {size}" if tiled else f"{size}; with tiled=True a multiple of it"
+        raise ArgumentError(
+            f"{function}: dim {argument}={dim} of x has length {length}, and the axis {size} "
+            f"elements; make it {wanted}",
+            argument=argument,
+            length=length,
+            size=size,
+        )
 
 
-def _split_by(value: Any, entries: Sequence[tuple[str, ...]]) -> Any:
-    """Move an array so that these axes split its dims."""
-    wanted = _spec(value._sharding, entries)
-    if value._held().tiling is wanted.tiling(value.shape):
-        return value
-    return value._moved(wanted, "a collective")
-
-
-def _whole_at(value: Any, dim: int, *, needed: bool) -> Any:
-    """Make an array whole along a dim, if it must be."""
-    entries = _splits(value)
-    if not needed or not entries[dim]:
-        return value
-    entries[dim] = ()
-    return _split_by(value, entries)
-
-
-def _relabel_as(value: Any, shape: Shape, entries: Sequence[tuple[str, ...]]) -> Any:
-    sharding = _spec(value._sharding, entries)
-    return relabel(value, sharding.tiling(shape), sharding)
+def _pairs(perm: Any, size: int) -> tuple[tuple[int, int], ...]:
+    """Read pairs of elements, and check that each is there at most once on either side."""
+    try:
+        pairs = tuple((operator.index(of), operator.index(to)) for of, to in perm)
+    except (TypeError, ValueError):
+        raise ArgumentTypeError.refusing(
+            "perm", perm, "must be pairs of integers, such as [(0, 1), (1, 0)]", "ppermute"
+        ) from None
+    for side, what in enumerate(("sends", "receives")):
+        elements = [pair[side] for pair in pairs]
+        twice = [n for n in elements if elements.count(n) > 1]
+        if twice or not set(elements) <= set(range(size)):
+            why = f"{twice[0]} {what} twice" if twice else f"there are {size} elements"
+            raise ArgumentError(
+                f"ppermute: perm={list(pairs)}: {why}; name elements from 0 to {size - 1}, each "
+                "at most once on either side",
+                argument="perm",
+                size=size,
+            )
+    return pairs

@@ -44,11 +44,11 @@ from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.rule import Splits
 from gpushard._transforms.values.doors import check_result, enter, enter_blocks, leave_blocks
-from gpushard._transforms.values.frames import Frame, Names, Source, innermost
+from gpushard._transforms.values.frames import Frame, Names, Source, innermost, places_of_names
+from gpushard._transforms.values.labels import Labels, labels
 from gpushard._transforms.values.leaves import each_result, is_array
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, move_to_mesh
 from gpushard._transforms.values.mapped_axes import mapped_arguments
-from gpushard._transforms.values.relabel import Labels, labels
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError, MeshError, NoDeviceError
 
@@ -287,13 +287,12 @@ def _enter(x: Any, axis: int | None, frame: DeviceFrame, number: int) -> Any:
         x, outer, source = x._value, x._names, x._source or source
     at, shape = len(outer) + axis, x._shape if is_array(x) else x.shape
     shape = shape[:at] + shape[at + 1 :]
-    lead = tuple([name.place or () for name in outer]) if outer else ()
     others: Splits = ((),) * (len(shape) - len(outer))
     if frame.axis != mesh.axis_names[-1] and is_array(x):
         split = _elements(x._sharding, x.shape, len(outer), mesh, every=True)
         split = split[:axis] + split[axis + 1 :]
         others = tuple([axes if frame.axis not in axes else () for axes in split])
-    lies = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    lies = _labels(mesh, frame.axis, frame.sizes, shape, places_of_names(outer), axis, others)
     return enter_blocks(x, lies, outer + frame.dims, frame, source)
 
 
@@ -314,9 +313,8 @@ def _result(x: Any, axis: Any, arg: str, frame: DeviceFrame, fun: Any) -> Any:
         used = frame.used
         mesh = _mesh(frame.pool, mesh.axis_sizes[:used], mesh.axis_names[:used])
         others = tuple([axes if set(axes) <= set(mesh.axis_names) else () for axes in others])
-    lead = tuple([name.place or () for name in outer]) if outer else ()
     shape = value._shape[: len(outer)] + value._shape[ahead:]
-    lies = _labels(mesh, frame.axis, frame.sizes, shape, lead, axis, others)
+    lies = _labels(mesh, frame.axis, frame.sizes, shape, places_of_names(outer), axis, others)
     return leave_blocks(x, lies, outer, frame)
 
 

@@ -35,10 +35,9 @@ from gpushard._ops.row import Row
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._ops.table.manipulation import PERMUTE, RESHAPE
 from gpushard._ops.table.reductions import MAX, MIN, SUM
-from gpushard._transforms.mapping.collectives import divide_dim, join_into_dim, numbers, permute
+from gpushard._transforms.mapping.named_dims import divide_dim, join_into_dim, numbers, permute
 from gpushard._transforms.values.frames import NamedDim, Names, innermost, merge_names
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, mapped
-from gpushard._transforms.values.relabel import relabel
 from gpushard.errors import ArgumentError, ArgumentTypeError
 
 _TWO = {
@@ -231,4 +230,4 @@ def _relabel_on(
     entries = [value._sharding.spec.axes(dim) for dim in range(value.ndim)]
     entries[at : at + gone] = places
     sharding = NamedSharding(mesh, P(*entries))
-    return relabel(value, sharding.tiling(shape), sharding)
+    return value._relabel(sharding.tiling(shape), sharding)

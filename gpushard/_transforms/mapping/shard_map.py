@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -16,20 +16,20 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._ops.rule import Splits
 from gpushard._transforms.mapping.specs import (
+    BlockAxes,
+    block_axes,
     check_axes,
     check_leaf_spec,
     check_nested,
     find_mesh,
-    manual_axes,
     mapped_axes,
     match_specs,
 )
 from gpushard._transforms.values.doors import check_constant, enter_blocks, leave_blocks
-from gpushard._transforms.values.frames import Frame, Names, Source
+from gpushard._transforms.values.frames import Frame, Names, Source, places_of_names
 from gpushard._transforms.values.leaves import by_position, is_array, label_arguments, result_names
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along
 from gpushard._transforms.values.mapped_axes import check_axis
-from gpushard._transforms.values.relabel import Labels, labels
 from gpushard._transforms.values.user_functions import check_function, title
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -190,58 +190,64 @@ def _map_blocks(
         if mesh is None:
             check_axes(own_mesh, auto, names, what)
         frame = Frame(what, own_mesh, label_arguments(f, args, kwargs))
-        manual = manual_axes(own_mesh, auto if names else auto | mapped_axes(frame), names)
-        if len(manual) < len(own_mesh.axis_names):
-            frame.auto = tuple([axis for axis in own_mesh.axis_names if axis not in manual])
-        check_nested(frame, own_mesh, manual)
-        for axis in manual:
+        axes = block_axes(own_mesh, auto if names else auto | mapped_axes(frame), names)
+        frame.auto = axes.auto
+        check_nested(frame, axes)
+        for axis in axes.names:
             frame.name(axis, own_mesh.shape[axis], (axis,))
         leaves: Sequence[Any] = args
         specs: Sequence[Any] = plain * len(args) if one_for_all else plain
         if len(specs) != len(args) or not all(map(is_array, args)):
             leaves, specs = match_specs(args, in_specs, "in_specs", "args")
-        inside: Any = []
         every = list(zip(leaves, specs, strict=True))
-        for number, (leaf, spec) in enumerate(every):
-            splits = check_leaf_spec(
-                leaf, spec, own_mesh, manual, (what, "in_specs"), frame.label, number, every=every
-            )
-            inside.append(_enter(leaf, spec, splits, frame, number))
+        inside: Any = [_enter(number, every, axes, frame) for number in range(len(every))]
         with frame:
             if leaves is not args:
                 inside = tree.unflatten(tree.structure(args), inside)
             whole = {key: tree.map(lambda x: as_mapped(x, frame), x) for key, x in kwargs.items()}
             out = f(*inside, **whole)
-            return _results(f, out, out_specs, frame, check)
+            return _results(f, out, out_specs, axes, frame, check)
 
     return call
 
 
-def _results(f: Any, out: Any, out_specs: Any, frame: Frame, check: bool) -> Any:
+def _results(f: Any, out: Any, out_specs: Any, axes: BlockAxes, frame: Frame, check: bool) -> Any:
     """Join the blocks that a function returned to arrays."""
     if type(out_specs) is PartitionSpec and is_array(out):
-        return _result(f, out, out_specs, frame, check, "the result")
+        return _result(f, out, out_specs, axes, frame, check, "the result")
     if callable(out_specs):  # `smap` makes specs of the results
         leaves, specs, names = out_specs(out)
     else:
         leaves, specs = match_specs(out, out_specs, "out_specs", "the result")
         names = [(name, "out_specs") for name in result_names(tree.structure(out))]
     results = [
-        _result(f, leaf, spec, frame, check, *name)
+        _result(f, leaf, spec, axes, frame, check, *name)
         for leaf, spec, name in zip(leaves, specs, names, strict=True)
     ]
     return tree.unflatten(tree.structure(out), results)
 
 
-def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: int) -> Mapped:
-    """Make the value that a function sees of an argument: a block, with the names of its axes."""
+def _enter(
+    number: int, every: Sequence[tuple[Any, PartitionSpec]], axes: BlockAxes, frame: Frame
+) -> Mapped:
+    """Make the value that a function sees of an argument: a block, with the names of its axes.
+
+    Args:
+      number: the number of the argument.
+      every: all arguments with their specs.
+      axes: the axes that the function is mapped over.
+      frame: the call.
+    """
+    x, spec = every[number]
+    where = frame.what, "in_specs"
+    splits = check_leaf_spec(x, spec, axes, where, frame.label, number, every=every)
     source: Source = (frame, number)
     outer: Names = ()
     if type(x) is Mapped:
         x._check_open()
         x, outer, source = x._value, x._names, x._source or source
-    shape, axes = x._shape if is_array(x) else np.shape(x), {a for dim in splits for a in dim}
-    both = axes & {axis for name in outer for axis in name.place or ()}
+    shape, named = x._shape if is_array(x) else np.shape(x), {a for dim in splits for a in dim}
+    both = named & {axis for name in outer for axis in name.place or ()}
     if both:
         raise ArgumentError(
             f"{frame.what}: in_specs has {spec} for {frame.label(number)}, but {sorted(both)} "
@@ -250,69 +256,56 @@ def _enter(x: Any, spec: PartitionSpec, splits: Splits, frame: Frame, number: in
             argument="in_specs",
             axes=sorted(both),
         )
-    names = tuple([name for name in frame.dims if name.name in axes])
-    own_labels = _labels(spec, frame, outer, shape, _auto_axes(x, shape, len(outer), splits, frame))
-    return enter_blocks(x, own_labels, outer + names, frame, source)
+    names = tuple([name for name in frame.dims if name.name in named])
+    others = _auto_axes(x, shape, len(outer), splits, axes)
+    labels = axes.labels(spec, shape, places_of_names(outer), others)
+    return enter_blocks(x, labels, outer + names, frame, source)
 
 
 def _result(
     f: Any,
     x: Any,
     spec: PartitionSpec,
+    axes: BlockAxes,
     frame: Frame,
     check: bool,
     arg: str,
     argument: str = "out_specs",
 ) -> Any:
     """Join a returned block to an array that a spec splits."""
-    manual, mesh = _manual(frame), frame.mesh
-    assert mesh is not None
     where = frame.what, argument
-    splits = check_leaf_spec(x, spec, mesh, manual, where, lambda _: arg, 0, divides=False)
-    axes = {axis for dim in splits for axis in dim}
-    x, names = as_mapped(x, frame), tuple([name for name in frame.dims if name.name in axes])
+    splits = check_leaf_spec(x, spec, axes, where, lambda _: arg, 0, divides=False)
+    named = {axis for dim in splits for axis in dim}
+    x, names = as_mapped(x, frame), tuple([name for name in frame.dims if name.name in named])
     if check:
         way = "a spec that names it, check_rep=False for the first block"
         check_constant(x, names, frame, f, arg, (argument, spec), way)
     x = element_along(x, [name for name in x._names if name in frame.dims and name not in names])
     outer = tuple([name for name in x._names if name not in names])
     x = broadcast_along(x, outer + names)
-    sizes = mesh.shape
+    sizes = axes.mesh.shape
     body = [
         n * math.prod([sizes[axis] for axis in dim])
         for n, dim in zip(x._shape, splits, strict=True)
     ]
     whole = (*x._value._shape[: len(outer)], *body)
-    others = _auto_axes(x._value, x._value._shape, len(x._names), (), frame)
-    return leave_blocks(x, _labels(spec, frame, outer, whole, others), outer, frame)
+    others = _auto_axes(x._value, x._value._shape, len(x._names), (), axes)
+    labels = axes.labels(spec, whole, places_of_names(outer), others)
+    return leave_blocks(x, labels, outer, frame)
 
 
-def _manual(frame: Frame) -> tuple[str, ...]:
-    """List the mesh axes that a call maps over: the names of its dims."""
-    return tuple([cast("str", name.name) for name in frame.dims])
-
-
-def _labels(
-    spec: PartitionSpec, frame: Frame, outer: Names, shape: Shape, others: Splits
-) -> Labels:
-    """Look up how the mesh axes of a call become named dims of an array."""
-    assert frame.mesh is not None
-    lead = tuple([name.place or () for name in outer])
-    return labels(frame.mesh, _manual(frame), spec, shape, lead, others)
-
-
-def _auto_axes(x: Any, shape: Shape, lead: int, splits: Splits, frame: Frame) -> Splits:
+def _auto_axes(x: Any, shape: Shape, lead: int, splits: Splits, axes: BlockAxes) -> Splits:
     """List for each dim after the first `lead` ones the auto axes that split it.
 
     An auto axis stays if it divides the block that mapped axes leave of the dim.
     """
     sharding = getattr(x, "_sharding", None)
-    if not frame.auto or not isinstance(sharding, NamedSharding) or sharding.mesh != frame.mesh:
+    if not axes.auto or not isinstance(sharding, NamedSharding) or sharding.mesh != axes.mesh:
         return ((),) * (len(shape) - lead)
     others = []
     for dim in range(lead, len(shape)):
-        axes = tuple([axis for axis in sharding.spec.axes(dim) if axis in frame.auto])
+        auto = tuple([axis for axis in sharding.spec.axes(dim) if axis in axes.auto])
         mapped_over = splits[dim - lead] if splits else ()
-        parts = math.prod(sharding.mesh.shape[axis] for axis in (*mapped_over, *axes))
-        others.append(axes if shape[dim] % parts == 0 else ())
+        parts = math.prod(sharding.mesh.shape[axis] for axis in (*mapped_over, *auto))
+        others.append(auto if shape[dim] % parts == 0 else ())
     return tuple(others)

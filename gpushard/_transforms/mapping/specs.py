@@ -17,6 +17,7 @@ from gpushard._ops.rule import Splits
 from gpushard._placement.default_placement import get_mesh
 from gpushard._transforms.mapping.device_axis import DeviceFrame
 from gpushard._transforms.values.frames import Frame, innermost, outwards
+from gpushard._transforms.values.labels import labels
 from gpushard._transforms.values.leaves import check_leaf, is_array
 from gpushard._typing import Shape
 from gpushard.errors import (
@@ -82,12 +83,29 @@ def find_mesh(mesh: Mesh | AbstractMesh | None, args: Any, what: str) -> Mesh:
     return around
 
 
+class BlockAxes:
+    """The mesh axes that a function is mapped over, and how specs of them split arrays.
+
+    Args:
+      mesh: the mesh.
+      names: the axes, in the order of the mesh.
+    """
+
+    def __init__(self, mesh: Mesh, names: tuple[str, ...]) -> None:
+        self.mesh, self.names = mesh, names
+        self.auto = tuple([axis for axis in mesh.axis_names if axis not in names])
+        """The other axes."""
+        self.splits = functools.lru_cache(4096)(functools.partial(_splits, mesh, names))
+        """The axes by which a spec splits each dim of a shape: `_splits` on this mesh."""
+        self.labels = functools.lru_cache(4096)(functools.partial(labels, mesh, names))
+        """How these axes become named dims of an array: `labels` on this mesh."""
+
+
 @functools.lru_cache(maxsize=256)
-def manual_axes(mesh: Mesh, auto: frozenset[str], names: frozenset[str]) -> tuple[str, ...]:
-    """List the mesh axes that a function is mapped over, in the order of the mesh."""
-    return tuple(
-        axis for axis in mesh.axis_names if axis not in auto and (not names or axis in names)
-    )
+def block_axes(mesh: Mesh, auto: frozenset[str], names: frozenset[str]) -> BlockAxes:
+    """Choose the mesh axes that a function is mapped over. Pure."""
+    chosen = [axis for axis in mesh.axis_names if axis not in auto and (not names or axis in names)]
+    return BlockAxes(mesh, tuple(chosen))
 
 
 def mapped_axes(frame: Frame) -> frozenset[str]:
@@ -100,9 +118,9 @@ def mapped_axes(frame: Frame) -> frozenset[str]:
     )
 
 
-def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
+def check_nested(frame: Frame, axes: BlockAxes) -> None:
     """Check that a call has the mesh of the enclosing calls, and maps over other axes."""
-    around = frame.outer
+    around, mesh = frame.outer, axes.mesh
     if around is None or around.mesh is None:
         return
     if around.mesh != mesh:
@@ -119,7 +137,7 @@ def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
             "axes of each function with axis_names=",
             argument="mesh",
         )
-    both = [axis for axis in manual if axis in mapped_axes(frame)]
+    both = [axis for axis in axes.names if axis in mapped_axes(frame)]
     if both:
         raise ArgumentError(
             f"{frame.what} in the {around.what}: the mesh axes {both} are mapped already. Try: "
@@ -132,8 +150,7 @@ def check_nested(frame: Frame, mesh: Mesh, manual: Sequence[str]) -> None:
 def check_leaf_spec(
     x: Any,
     spec: Any,
-    mesh: Any,
-    manual: tuple[str, ...],
+    axes: BlockAxes,
     where: tuple[str, str],
     label: Callable[[int], str],
     number: int,
@@ -146,8 +163,7 @@ def check_leaf_spec(
     Args:
       x: the argument.
       spec: its spec.
-      mesh: the mesh.
-      manual: the axes that a spec may name.
+      axes: the axes that a spec may name.
       where: the function, and its argument that has the spec, for errors.
       label: names an argument by its number.
       number: the number of the argument.
@@ -159,19 +175,18 @@ def check_leaf_spec(
         check_leaf(x, where[0], label(number))
         shape = ()
     shape = shape if divides else (0,) * len(shape)
-    splits = _splits(shape, spec, mesh, manual)
+    splits = axes.splits(spec, shape)
     if splits is None:
-        check_spec(spec, mesh, manual, *where)
+        check_spec(spec, axes.mesh, axes.names, *where)
         check_ranks(every, *where, label)
-        check_divided(shape, spec, mesh, *where, label(number))
+        check_divided(shape, spec, axes.mesh, *where, label(number))
     return cast("Splits", splits)
 
 
-@functools.lru_cache(maxsize=4096)
-def _splits(shape: Shape, spec: Any, mesh: Mesh, manual: tuple[str, ...]) -> Splits | None:
-    """List the axes by which a spec splits each dim of a shape; None if it does not fit."""
+def _splits(mesh: Mesh, names: tuple[str, ...], spec: Any, shape: Shape) -> Splits | None:
+    """List the axes by which a spec splits each dim of a shape; None if it does not fit. Pure."""
     try:
-        check_spec(spec, mesh, manual, "", "")
+        check_spec(spec, mesh, names, "", "")
         check_divided(shape, spec, mesh, "", "", "")
     except (ArgumentError, ArgumentTypeError, ShardingError):
         return None

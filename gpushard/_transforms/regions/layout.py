@@ -23,21 +23,22 @@ import numpy as np
 
 from gpushard._geometry.free_boxes import tiling_of_boxes
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import devices_of
 from gpushard._movement.reshard import Mover
 from gpushard._ops.aval import Aval
-from gpushard._ops.programs.calls import LocalCalls, Work, calls_of
-from gpushard._ops.programs.launched import Launched, launched_nest
-from gpushard._ops.programs.local import Local
+from gpushard._ops.programs.bring import Bring
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
+from gpushard._ops.programs.launched import launched_nest
+from gpushard._ops.programs.local import Compute, Local
 from gpushard._ops.programs.reduce import Merge
-from gpushard._ops.row import Row, Runnable
+from gpushard._ops.row import Row
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import converter
-from gpushard._runtime.launch import Outputs
+from gpushard._ops.steps import Draft, Steps
 from gpushard._runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
 from gpushard._transforms.graph.graph import Operation, Var
+from gpushard._transforms.graph.layouts import program_for
 from gpushard._transforms.graph.ops import Region, RowOp
-from gpushard._transforms.graph.steps import program_for
 from gpushard._transforms.regions.halos import halos, in_parts
 from gpushard._transforms.regions.views import RegionView
 from gpushard._typing import IntArray, Shape
@@ -88,8 +89,9 @@ _Read = tuple[Var, tuple[int | None, ...], Shape]
 
 def merge_of(member: Member) -> Merge | None:
     """Find what merges the parts of a reduction; None if there is nothing to merge, or more."""
-    work = program_for(member.op, member.step.operands).alone if member.ends else None
-    return work if isinstance(work, Merge) else None
+    steps = program_for(member.op, member.step.operands).steps if member.ends else ()
+    last = steps[-1].work if len(steps) == 2 else None  # what gives the parts, and what merges them
+    return last if isinstance(last, Merge) else None
 
 
 def laid_out(
@@ -359,92 +361,37 @@ def one(laid: RegionLayout) -> Operation | None:
         for call in calls
     ]
     function = kernel.function if split is None else in_parts(kernel.function, len(laid.operands))
-    work = Work(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
-    local: LocalCalls
-    numbers, scratch = list(enumerate(kernel.numbers, len(laid.operands))), 0
+    plan = CallPlan(runtime, name, function, calls, of_device, tilings, [x.dtype for x in results])
     if kernel.launched:
-        launched = launched_nest(work, nest, kernel, laid.tilings)
+        launched = launched_nest(plan, nest, kernel, laid.tilings)
         if launched is None:
             return None
-        local, scratch = launched
+        local: LocalCalls = launched
     else:
-        local = LocalCalls(work, steps=kernel.steps)
-    movers = []
+        local = LocalCalls(plan, steps=kernel.steps)
+    draft, moved = Draft(len(laid.operands)), 0
+    values: list[int] = []
     for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
         own = laid.operands[n].tiling
-        if tiling is not own or at != n:
-            movers.append((n, at, Mover(runtime, own, tiling, size, name)))
-    moved = sum(mover.bytes_received for *_, mover in movers)
-    parts = zip(laid.merges, tilings, results, strict=True)
-    scratch += sum(mover.bytes_written for *_, mover in movers) + sum(
-        int(tiling.volumes.sum()) * x.dtype.itemsize for merge, tiling, x in parts if merge
-    )
-    region = Region(
-        name,
-        Fused(local, numbers, of_device, movers, laid.merges, scratch),
-        members=tuple(m.step for m in laid.members),
-        brings=tuple((laid.operands[n].tiling, read[at], sizes[at]) for n, at, _ in movers),
-        merges=tuple(m.step for m, x in zip(laid.results, laid.merges, strict=True) if x),
-    )
+        if tiling is own and at == n:
+            values.append(n)
+            continue
+        step = Bring(runtime, own, tiling, size, name)
+        values += draft.add(step, [n])
+        moved += step.mover.bytes_received
+    numbers = list(enumerate(kernel.numbers, len(laid.operands)))
+    parts = {
+        n: [of_device[call.home] for call in merge.calls]
+        for n, merge in enumerate(laid.merges)
+        if merge
+    }
+    ends = draft.add(Compute(local, lambda _: numbers, parts, len(results)), values)
+    for n, merge in enumerate(laid.merges):
+        if merge:
+            (ends[n],) = draft.add(merge, [ends[n]])
+    region = Region(name, Steps(draft, ends), members=tuple(m.step for m in laid.members))
     scope = " ".join(dict.fromkeys(m.step.scope for m in laid.members if m.step.scope))
     return Operation(region, tuple(laid.operands), tuple(results), moved, scope)
-
-
-class Fused(Runnable):
-    """A region, ready to run: operands are moved, the kernel is called, parts are merged."""
-
-    def __init__(
-        self,
-        calls: LocalCalls,
-        numbers: Sequence[tuple[int, Any]],
-        of_device: Sequence[int],
-        movers: Sequence[tuple[int, int, Mover]],
-        merges: Sequence[Merge | None],
-        scratch: int = 0,
-    ) -> None:
-        self._calls, self._numbers, self._movers = calls, numbers, movers
-        self._scratch = scratch
-        self._nbytes = 6000 + 900 * len(of_device) + sum(mover.nbytes for *_, mover in movers)
-        self._merges = [
-            None if merge is None else (merge, [of_device[call.home] for call in merge.calls])
-            for merge in merges
-        ]
-        self._more = sum(source != at for source, at, _ in movers)
-        self._alone = not movers and not any(merges) and len(calls.dtypes) == len(merges)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes that it takes itself, about."""
-        return self._nbytes
-
-    @property
-    def scratch(self) -> int:
-        """Bytes that it holds while it runs, next to operands and results."""
-        return self._scratch
-
-    def launches(self, numbers: Sequence[Any]) -> tuple[Launched, Sequence[tuple[int, Any]]] | None:
-        """Return the launches that it is, and the numbers that they take; None if it is more."""
-        if self._movers or any(self._merges) or not isinstance(self._calls, Launched):
-            return None
-        return self._calls.launches(self._numbers)
-
-    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Move operands, call the kernel, and merge parts of results."""
-        if self._alone:
-            return self._calls.run(operands, self._numbers)
-        read = [*operands, *[None] * self._more]
-        for source, at, move in self._movers:
-            read[at] = move(operands[source])
-        results = []
-        parts = self._calls.run_parts(read, self._numbers)
-        for n, (part, merge) in enumerate(zip(parts, self._merges, strict=False)):
-            if merge is None:
-                results.append(self._calls.assemble(n, part))
-                continue
-            values = [part.values[number] for number in merge[1]]
-            claims = [part.claims[number] for number in merge[1]]
-            results.append(merge[0].merged([Outputs(values, claims, part.settled)]))
-        return results
 
 
 _REGION = Row(

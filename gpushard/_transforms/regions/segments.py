@@ -13,7 +13,7 @@ from typing import Any
 
 from gpushard._movement.buffer import devices_of
 from gpushard._ops.programs.segment import Part, segment_of
-from gpushard._ops.row import Runnable
+from gpushard._ops.steps import Runnable
 from gpushard._transforms.graph.graph import Graph, Operation
 from gpushard._transforms.graph.ops import Segment
 

@@ -17,7 +17,7 @@ from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard._geometry.sharding import Sharding
 from gpushard._movement.buffer import place_tiling
 from gpushard._placement.device_put import as_sharding, implicitly_put
-from gpushard._transforms.graph.steps import closed
+from gpushard._transforms.graph.layouts import closed
 from gpushard._transforms.tracing.trace import Tracer
 from gpushard._transforms.values.frames import place_pending_dims
 from gpushard._transforms.values.leaves import check_leaf, match_container

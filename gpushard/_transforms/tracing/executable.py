@@ -12,22 +12,26 @@ from typing import Any
 import numpy as np
 
 from gpushard._array.array import Array, ConcreteArray
-from gpushard._array.data import array_of_buffer
+from gpushard._array.data import array_of_buffer, relabel_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
 from gpushard._array.shape_dtype import KEY, KeyDType
+from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer, devices_of
-from gpushard._movement.reshard import Mover
+from gpushard._movement.planning.holdings import held_elements
 from gpushard._movement.to_host import read_host
+from gpushard._ops.aval import Dtype
 from gpushard._ops.bind import bind
 from gpushard._ops.dispatch import create
-from gpushard._ops.gather_guard import check_gather
-from gpushard._ops.row import Run, Runnable
+from gpushard._ops.programs.bring import bring
+from gpushard._ops.row import Row
+from gpushard._ops.steps import Draft, Run, Runnable, Steps
 from gpushard._ops.table.manipulation import CONCATENATE, STACK
 from gpushard._placement.device_put import device_put
 from gpushard._runtime.reclaim import name_operation
 from gpushard._runtime.runtime import Runtime
 from gpushard._transforms.graph.costs import received
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var, lines
+from gpushard._transforms.graph.layouts import program_for
 from gpushard._transforms.graph.ops import (
     Branch,
     Callback,
@@ -42,10 +46,8 @@ from gpushard._transforms.graph.ops import (
     Stacked,
     While,
 )
-from gpushard._transforms.graph.steps import program_for
 from gpushard._transforms.regions.regions import fuse_regions
 from gpushard._transforms.regions.segments import group_into_segments
-from gpushard._transforms.values.relabel import relabel_buffer
 from gpushard.errors import OutOfMemoryError
 
 SEVERAL = 64
@@ -188,9 +190,9 @@ def prepare(op: Op, step: Operation | None = None) -> Runnable:
     """
     match op:
         case RowOp() if step is not None:
-            return _Creation(op, step) if op.row.creates else program_for(op, step.operands)
+            return _creation(op, step) if op.row.creates else program_for(op, step.operands)
         case Reshard() if step is not None:
-            return _Resharding(op, step)
+            return _resharding(op, step)
         case Relabel() if step is not None:
             return _Relabeling(step)
         case While():
@@ -212,48 +214,36 @@ def prepare(op: Op, step: Operation | None = None) -> Runnable:
     raise NotImplementedError(type(op))
 
 
-class _Creation(Runnable):
-    """Creates an array of numbers."""
+def _creation(op: RowOp, step: Operation) -> Steps:
+    """Make the steps that create an array of numbers."""
+    (x,) = step.results
+    runtime, tiling = devices_of(x.tiling)[0].runtime, x.tiling
+    if x.sharding.memory_kind != "device":
+        tiling = x.sharding.with_memory_kind("device").tiling(x.shape)
+    draft = Draft(0)
+    (value,) = draft.add(_Create(op.row, tiling, x.dtype), [])
+    end = bring(draft, value, runtime, tiling, x.tiling, x.dtype.itemsize, op.name)
+    return Steps(draft, [end])
 
-    def __init__(self, op: RowOp, step: Operation) -> None:
-        (x,) = step.results
-        self._row, self._dtype = op.row, x.dtype
-        self._tiling, self._mover = x.tiling, None
-        if x.sharding.memory_kind != "device":
-            self._tiling = x.sharding.with_memory_kind("device").tiling(x.shape)
-        if self._tiling is not x.tiling:
-            runtime, itemsize = devices_of(x.tiling)[0].runtime, x.dtype.itemsize
-            self._mover = Mover(runtime, self._tiling, x.tiling, itemsize, op.name)
+
+class _Create(Runnable):
+    """Creates an array of numbers on devices."""
+
+    def __init__(self, row: Row, tiling: Tiling, dtype: Dtype) -> None:
+        self._row, self._tiling, self._dtype = row, tiling, dtype
+        self.writes = (held_elements(tiling) * dtype.itemsize,)
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
         """Create the array."""
-        buffer = create(self._row, self._tiling, self._dtype, numbers)
-        return [buffer if self._mover is None else self._mover(buffer)]
+        return [create(self._row, self._tiling, self._dtype, numbers)]
 
 
-class _Resharding(Runnable):
-    """Moves a value to another sharding."""
-
-    def __init__(self, op: Reshard, step: Operation) -> None:
-        (x,), (result,) = step.arrays, step.results
-        self._mover = None
-        if result.tiling is not x.tiling:
-            runtime = devices_of(x.tiling)[0].runtime
-            self._mover = Mover(runtime, x.tiling, result.tiling, x.dtype.itemsize, op.name)
-            self.moves = op.watch or None
-
-    @property
-    def nbytes(self) -> int:
-        """Approximate bytes of this object."""
-        return 0 if self._mover is None else self._mover.nbytes
-
-    def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[ShardedBuffer]:
-        """Reshard the value."""
-        if self._mover is None:
-            return [operands[0]]
-        if self.moves is not None:
-            check_gather(self.moves)
-        return [self._mover(operands[0])]
+def _resharding(op: Reshard, step: Operation) -> Steps:
+    """Make the steps that bring a value to another sharding."""
+    (x,), (result,) = step.arrays, step.results
+    draft, runtime = Draft(1), devices_of(x.tiling)[0].runtime
+    end = bring(draft, 0, runtime, x.tiling, result.tiling, x.dtype.itemsize, op.name)
+    return Steps(draft, [end], (op.watch or None) if draft.steps else None)
 
 
 class _Relabeling(Runnable):

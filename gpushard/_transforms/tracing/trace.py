@@ -22,12 +22,13 @@ from gpushard._movement.buffer import place_tiling
 from gpushard._ops.bind import creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar
-from gpushard._ops.row import Params, Row, Runnable
+from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import WEAK_KINDS, is_number
+from gpushard._ops.steps import Runnable
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var
+from gpushard._transforms.graph.layouts import closed, operand_of, resharded
 from gpushard._transforms.graph.ops import Relabel, RowOp
-from gpushard._transforms.graph.steps import closed, operand_of, resharded
 from gpushard._transforms.tracing.executable import array_of, share_buffer, var_of
 from gpushard._transforms.values.captured import Guard
 from gpushard._transforms.values.frames import innermost
@@ -88,9 +89,11 @@ class Tracer(TracedValue):
         step = resharded(self._var, sharding, wanted)
         return self._trace.record(self, step.op, step.operands, step.results, step.moved)
 
-    def _relabel(self, tiling: Tiling, sharding: Sharding) -> Any:
-        """Read the blocks of this array as those of an array of another shape."""
+    def _relabel(self, tiling: Tiling, sharding: Sharding, *, inside: bool = False) -> Any:
+        """View the blocks of this array as those of an array of another shape."""
         var = self._var
+        if self._committed and self._sharding == sharding and var.tiling is tiling:
+            return self.__copy__()
         result = Var(var.dtype, tiling, sharding, committed=True, weak=var.weak)
         return self._trace.record(self, Relabel(), (var,), (result,))
 

@@ -4,7 +4,7 @@
 - `frames`: the active calls of mapped functions, and their named dims.
 - `mapped`: values with named dims in front, and the interpreter of operations on them.
 - `doors`: the way in, where dims of arguments get names, and the way out.
-- `relabel`: dims that mesh axes split become named dims, without a copy.
+- `labels`: how dims that mesh axes split become named dims.
 - `leaves`: the leaves of arguments and results, and their names in errors.
 - `mapped_axes`: `in_axes`, and the checks of mapped axes.
 - `user_functions`: checks of functions to transform, and wrappers that look like them.

@@ -19,6 +19,7 @@ from gpushard._array.array import ConcreteArray
 from gpushard._ops.table.manipulation import transposed
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.values.frames import Frame, Names, Source, check_apart
+from gpushard._transforms.values.labels import Labels
 from gpushard._transforms.values.leaves import check_leaf, is_array
 from gpushard._transforms.values.mapped import (
     Mapped,
@@ -29,7 +30,6 @@ from gpushard._transforms.values.mapped import (
     sharding_of,
 )
 from gpushard._transforms.values.mapped_axes import check_axis
-from gpushard._transforms.values.relabel import Labels, relabel
 from gpushard._transforms.values.user_functions import place_of
 from gpushard.errors import ArgumentError
 
@@ -127,7 +127,7 @@ def enter_blocks(x: Any, labels: Labels, names: Names, frame: Frame, source: Sou
         x = implicitly_put(x, frame.what, labels.whole)
     elif x._held().tiling is not labels.whole_tiling and x._sharding != labels.shown:
         x = x._moved(labels.whole, frame.what)
-    value = relabel(x, labels.named_tiling, labels.named, inside=True)
+    value = x._relabel(labels.named_tiling, labels.named, inside=True)
     frame.not_returned.add(id(value))
     return mapped(value, names, frame, source)
 
@@ -151,7 +151,7 @@ def leave_blocks(x: Mapped, labels: Labels, outer: Names, frame: Frame) -> Any:
     if frame.outer is not None:
         sharding, new = labels.whole, labels.whole_tiling
     if new is not old or value._sharding != sharding:
-        value = relabel(value, new, sharding)
+        value = value._relabel(new, sharding)
     return as_result(value, outer, frame, x._source)
 
 

@@ -296,6 +296,11 @@ def merge_names(*each: Names) -> Names:
     return whole
 
 
+def places_of_names(names: Names) -> tuple[tuple[str, ...], ...]:
+    """List for each named dim the mesh axes that it lives on."""
+    return tuple([name.place or () for name in names])
+
+
 def check_apart(names: Names) -> None:
     """Check that the named dims of one value share no mesh axis and no serial loop.
 

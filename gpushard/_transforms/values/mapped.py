@@ -29,13 +29,14 @@ from typing import Any, cast
 import numpy as np
 
 from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.eager import EAGER
 from gpushard._functions.values import is_value
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.axes import from_end
-from gpushard._ops.bind import bind, bind_plain
+from gpushard._ops.bind import bind
 from gpushard._ops.derived import derived
 from gpushard._ops.programs.move import Replace
 from gpushard._ops.row import Params, Row
@@ -256,7 +257,7 @@ class NamedDims:
             dims.append(_numbers(own_names, names))
         if names:
             row = derived(row, tuple(dims), tuple([name.place for name in names]))
-        result = (bind_plain if plain else bind)(row, values, params)
+        result = (EAGER.bind if plain else bind)(row, values, params)
         if type(result) is tuple:
             return tuple([mapped(each, names, frame, source) for each in result])
         return mapped(result, names, frame, source)
@@ -270,7 +271,7 @@ class NamedDims:
         shape, dtype, _ = params
         if frame.mesh is not None:
             params, out_sharding = (shape, dtype, True), NamedSharding(frame.mesh, P())
-        return mapped(bind_plain(row, args, params, out_sharding), (), frame, None)
+        return mapped(EAGER.bind(row, args, params, out_sharding), (), frame, None)
 
 
 NAMED_DIMS = NamedDims()

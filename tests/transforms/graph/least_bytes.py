@@ -18,14 +18,15 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
 from gpushard._ops.choose import Given, assignments, sharding_of
+from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._transforms.graph.costs import received as moved_by
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layouts import case_of
 from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import can_price, priced
 from gpushard._transforms.graph.propagate import at
 from gpushard._transforms.graph.simplify import simplified
-from gpushard._transforms.graph.steps import case_of, lacking
 from tests.traffic import received
 
 P = gs.P
@@ -133,45 +134,47 @@ def replaced(mesh: Any, x: Any, y: Any) -> Any:
 
 CHOSEN: dict[str, Program] = {
     "embedding": (embedding, [((16, 8), P("x")), ((8, 16), P(None, "x"))]),
-    "embedding, a step": (embedding_step, [((16, 8), P("x")), ((32, 8), P("x"))]),
-    "elements chosen": (taken, [((16, 16), P(None, "x")), ((16, 16), P("x"))]),
-    "rows replaced": (replaced, [((16, 16), P("x")), ((16, 16), P(None, "x"))]),
+    "embedding, one training step": (embedding_step, [((16, 8), P("x")), ((32, 8), P("x"))]),
+    "`take` along a split axis": (taken, [((16, 16), P(None, "x")), ((16, 16), P("x"))]),
+    "rows and columns replaced": (replaced, [((16, 16), P("x")), ((16, 16), P(None, "x"))]),
 }
 """Programs that take elements by their positions, or replace them."""
 
 PROGRAMS: dict[str, Program] = {
     "MLP": (mlp, [((8, 16), P()), ((16, 32), P(None, "x")), ((32, 16), P("x"))]),
-    "MLP, a step": (
+    "MLP, one training step": (
         mlp_step,
         [((8, 16), P()), ((8, 16), P()), ((16, 32), P(None, "x")), ((32, 16), P("x"))],
     ),
-    "a row split elsewhere": (late_broadcast, [((16, 16), P("x")), ((16,), P("x"))]),
-    "product, scattered": (
+    "matrix and row with different shardings": (
+        late_broadcast, [((16, 16), P("x")), ((16,), P("x"))]
+    ),
+    "matrix product, then reduce-scatter": (
         scattered_sum, [((16, 32), P(None, "x")), ((32, 16), P("x")), ((16, 16), P("x"))]
     ),
-    "layer norm, rows split": (layer_norm, [((16, 64), P(None, "x")), ((64,), P())]),
+    "layer norm, features split": (layer_norm, [((16, 64), P(None, "x")), ((64,), P())]),
     "attention": (attention, [((16, 8), P("x")), ((16, 8), P("x")), ((16, 8), P("x"))]),
-    "transposes": (turned, [((16, 16), P("x")), ((16, 16), P("x"))]),
-    "there and back": (there_and_back, [((16, 16), P("x"))]),
-    "elements, then sums": (chain, [((16, 16), P("x"))]),
+    "sums of transposed matrices": (turned, [((16, 16), P("x")), ((16, 16), P("x"))]),
+    "move to another sharding and back": (there_and_back, [((16, 16), P("x"))]),
+    "elementwise operations, then row sums": (chain, [((16, 16), P("x"))]),
     "k-means, features split": (k_means, [((32, 8), P(None, "x")), ((4, 8), P())]),
     "power iteration": (powers, [((16, 16), P(None, "x")), ((16,), P())]),
-    "a value taken twice": (
+    "one value, read twice": (
         shared, [((16, 16), P("x")), ((16, 16), P(None, "x")), ((16, 16), P(None, "x"))]
     ),
 }  # fmt: skip
 
 TWO: dict[str, Program] = {
-    "MLP, a step": (
+    "MLP, one training step": (
         mlp_step,
         [((8, 16), P("x")), ((8, 16), P("x")), ((16, 32), P(None, "y")), ((32, 16), P("y"))],
     ),
     "attention": (attention, [((16, 8), P("x")), ((16, 8), P("y")), ((16, 8), P("y"))]),
-    "product, scattered": (
+    "matrix product, then reduce-scatter": (
         scattered_sum, [((16, 32), P("y", "x")), ((32, 16), P("x", "y")), ((16, 16), P("x"))]
     ),
-    "transposes": (turned, [((16, 16), P("x", "y")), ((16, 16), P("y"))]),
-    "layer norm, rows split": (layer_norm, [((16, 64), P("y", "x")), ((64,), P())]),
+    "sums of transposed matrices": (turned, [((16, 16), P("x", "y")), ((16, 16), P("y"))]),
+    "layer norm, features split": (layer_norm, [((16, 64), P("y", "x")), ((64,), P())]),
 }  # fmt: skip
 """Programs on a mesh of two dims."""
 

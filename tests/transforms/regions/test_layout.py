@@ -10,9 +10,9 @@ from unittest import mock
 import numpy as np
 
 from gpushard._ops.programs import launched
-from gpushard._ops.programs.calls import KernelCall, Work
+from gpushard._ops.programs.calls import CallPlan, KernelCall
+from gpushard._ops.programs.local import Compute
 from gpushard._runtime.cuda.kernels.thread_nests import COUNTERS, launched_kernel
-from gpushard._transforms.regions import layout
 from tests.runtime.cuda.kernels.test_thread_nests import FLOAT, nest
 
 
@@ -28,7 +28,7 @@ def test_what_a_launch_is_told() -> None:
         KernelCall(**{**fields, "home": home, "shapes": ((rows,), (7,))})
         for home, rows in ((0, 2), (1, 1))
     ]
-    work = Work(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
+    work = CallPlan(mock.sentinel.runtime, "f", np.add, calls, [0, 1], [result, other], [FLOAT] * 2)
     kernel = launched_kernel(kept)
     assert kernel is not None
     with mock.patch.object(launched, "_in_groups") as launch:
@@ -47,13 +47,13 @@ def test_what_a_launch_is_told() -> None:
     ]
     assert told.tilings == [result, other, result]
     assert kernel.numbers == [2.0]
-    assert made == (launch.return_value, sum(room) * 16)
+    assert made is launch.return_value
 
 
 def test_where_parts_meet_is_no_result() -> None:
-    calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT])
-    calls.run_parts.return_value = ["sums", "what parts left"]
-    calls.assemble.side_effect = lambda n, part: (n, part)
-    assert layout.Fused(calls, [], [0], [], [None]).run([], []) == [(0, "sums")]
-    calls.dtypes = [FLOAT]
-    assert layout.Fused(calls, [], [0], [], [None]).run([], []) is calls.run.return_value
+    calls: Any = mock.Mock(dtypes=[FLOAT, FLOAT], writes=[16, 64], of_device=[0])
+    calls.run.return_value = ["sums", "where parts meet"]
+    step = Compute(calls, count=1)
+    assert (step.writes, step.scratch) == ([16], 64)
+    assert step.run([], []) == ["sums"]
+    assert Compute(calls).run is calls.run

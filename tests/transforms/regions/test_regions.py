@@ -28,7 +28,7 @@ STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "add": lambda x, y, m: x + y,
     "multiply": lambda x, y, m: x * y / 8,
     "apart": lambda x, y, m: x[:, None] - y[None] if x.ndim == y.ndim == 1 else x - 1,
-    "columns": lambda x, y, m: x - y[:, None] if y.ndim == 1 and y.shape == x.shape[:1] else x,
+    "columns": lambda x, y, m: x - y[:, None] if (x.ndim, y.shape) == (2, x.shape[:1]) else x,
     "where": lambda x, y, m: m.where(x < y, x, y * 2),
     "exp": lambda x, y, m: m.exp(-m.abs(x)),
     "tanh": lambda x, y, m: m.tanh(x) + 1,

@@ -12,7 +12,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard._ops import dispatch
-from gpushard._transforms.graph.steps import bound, program_for
+from gpushard._transforms.graph.layouts import bound, program_for
 from gpushard._transforms.tracing import trace
 from gpushard.errors import ArgumentError
 

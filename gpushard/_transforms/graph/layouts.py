@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec
@@ -16,10 +13,11 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._ops.aval import Aval
 from gpushard._ops.dispatch import case_and_key, program_of
 from gpushard._ops.operand import Hosted, Literal, Sharded
-from gpushard._ops.row import Case, Program
+from gpushard._ops.programs.bring import lacking
+from gpushard._ops.row import Case
+from gpushard._ops.steps import Program
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import Reshard, RowOp
-from gpushard._typing import IntArray
 
 
 def operand_of(x: Var | Literal) -> Sharded | Hosted:
@@ -85,24 +83,6 @@ def resharded(
 def received(x: Var, to: Tiling) -> int:
     """Count the bytes that devices receive to bring a value to a tiling, each its own domain."""
     return lacking(x.tiling, to) * x.dtype.itemsize
-
-
-def lacking(own: Tiling, to: Tiling) -> int:
-    """Count the elements of a tiling that devices do not have in another one, `own`."""
-    return 0 if own is to else int(lacking_each(own, to).sum())
-
-
-@functools.lru_cache(maxsize=4096)
-def lacking_each(own: Tiling, to: Tiling) -> IntArray:
-    """Count for each device the elements of tiling `to` that it does not have in tiling `own`."""
-    at = {device: n for n, device in enumerate(own.devices)}
-    places = np.array([at.get(device, -1) for device in to.devices], np.int64)
-    common: IntArray = np.asarray(places >= 0, np.int64)
-    for dim in range(len(own.shape)):
-        low = np.maximum(own.starts[dim][places], to.starts[dim])
-        high = np.minimum(own.stops[dim][places], to.stops[dim])
-        common = common * np.maximum(high - low, 0)
-    return np.asarray(to.volumes - common)
 
 
 def closed(sharding: Sharding, lies: Sharding | None) -> Sharding:
