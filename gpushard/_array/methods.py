@@ -16,9 +16,11 @@ from gpushard._functions import (
     indexing,
     linear_algebra,
     manipulation,
+    nonzero_positions,
     put_and_place,
     reductions,
     sorting,
+    take_elements,
     x_at,
 )
 from gpushard._functions.argument_checks import check_order
@@ -51,7 +53,7 @@ class Methods(Operators):
     argmin = method(reductions.argmin)
     argpartition = method(sorting.argpartition)
     argsort = method(sorting.argsort)
-    choose = method(indexing.choose)
+    choose = method(take_elements.choose)
     clip = method(elementwise.clip)
     cumprod = method(cumulative.cumprod)
     cumsum = method(cumulative.cumsum)
@@ -60,7 +62,7 @@ class Methods(Operators):
     max = method(reductions.max)
     mean = method(reductions.mean)
     min = method(reductions.min)
-    nonzero = method(indexing.nonzero)
+    nonzero = method(nonzero_positions.nonzero)
     prod = method(reductions.prod)
     ravel = method(manipulation.ravel)
     repeat = method(manipulation.repeat)
@@ -70,7 +72,7 @@ class Methods(Operators):
     std = method(reductions.std)
     sum = method(reductions.sum)
     swapaxes = method(manipulation.swapaxes)
-    take = method(indexing.take)
+    take = method(take_elements.take)
     trace = method(manipulation.trace)
     var = method(reductions.var)
 
@@ -292,7 +294,7 @@ class Methods(Operators):
           ArgumentError: the condition does not have one dim.
           ArrayIndexError: the condition holds beyond the end of the dim.
         """
-        return indexing.compress(condition, self, axis, out, out_sharding=out_sharding)
+        return take_elements.compress(condition, self, axis, out, out_sharding=out_sharding)
 
     def _assign(self, value: Any) -> None:
         array: Any = self

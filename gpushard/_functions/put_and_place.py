@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions import indexing
+from gpushard._functions import nonzero_positions, take_elements
 from gpushard._functions.assigned_placement import stays
 from gpushard._functions.assigned_values import as_operand
 from gpushard._functions.cumulative import cumsum
@@ -59,12 +59,12 @@ def _repeated(values: Any, length: int) -> Any:
     if array.size >= length:
         return flat[:length]
     at = np.arange(length) % array.size
-    return indexing.take(flat, at) if is_value(flat) else flat[at]
+    return take_elements.take(flat, at) if is_value(flat) else flat[at]
 
 
 def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
     """Check a mask: `alike` says what it has in common with the array, "shape" or "size"."""
-    array = indexing.as_mask(mask, "mask")
+    array = nonzero_positions.as_mask(mask, "mask")
     if getattr(array, alike) != getattr(x, alike):
         raise ArgumentError(
             f"{name}: mask has shape {array.shape} and the array {x.shape}: different "
@@ -135,7 +135,7 @@ def put_along_axis(
     """
     x = target(arr, "put_along_axis", "arr")
     flat, along = (x.ravel(), 0) if axis is None else (x, axis)
-    indexed, at, shape = indexing.along_axis(flat, indices, along, "put_along_axis", mode)
+    indexed, at, shape = take_elements.along_axis(flat, indices, along, "put_along_axis", mode)
     new = scattered(flat, indexed, (at,), values, shape)
     if axis is None:
         new = At(x, ...).set(new.reshape(x.shape))
@@ -164,11 +164,11 @@ def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | 
             new = as_operand(new, new.shape, x, None)
             if math.prod(new.shape) > 1:
                 at = cumsum(chosen.ravel(), dtype=np.int64) - 1
-                new = indexing.take(new, at)
+                new = take_elements.take(new, at)
             new = new.reshape(x.shape if math.prod(new.shape) > 1 else ())
             changed = bind(WHERE, (chosen, new, x), ())
         return finished(x, changed, inplace)
-    number = indexing.count_true(chosen)
+    number = nonzero_positions.count_true(chosen)
     new = _repeated(vals, number)
     if new is None and number:
         raise _no_values()

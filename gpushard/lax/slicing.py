@@ -16,8 +16,8 @@ from gpushard._array import Array
 from gpushard._functions import elementwise as ew
 from gpushard._functions.argument_checks import integer
 from gpushard._functions.elementwise import clip, where
-from gpushard._functions.indexing import take
 from gpushard._functions.manipulation import expand_dims
+from gpushard._functions.take_elements import take
 from gpushard._functions.values import is_value
 from gpushard._placement.arguments import as_value
 from gpushard._placement.public import public

@@ -10,8 +10,8 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions import sorting
 from gpushard._functions.argument_checks import count
-from gpushard._functions.indexing import take_along_axis
 from gpushard._functions.manipulation import flip
+from gpushard._functions.take_elements import take_along_axis
 from gpushard._ops.bind import bind
 from gpushard._ops.table.sorting import LEXSORT, TOPK
 from gpushard._placement.arguments import as_value

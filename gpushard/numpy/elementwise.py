@@ -17,7 +17,7 @@ from gpushard._functions import elementwise
 from gpushard._functions.argument_checks import refuse_out
 from gpushard._functions.docstrings import named
 from gpushard._functions.element_types import as_dtype
-from gpushard._functions.indexing import nonzero
+from gpushard._functions.nonzero_positions import nonzero
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import I0
 from gpushard._placement.arguments import as_value, operands, settle

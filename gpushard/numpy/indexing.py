@@ -17,7 +17,7 @@ from typing import Any, ParamSpec, TypeVar
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions import indexing, put_and_place
+from gpushard._functions import nonzero_positions, put_and_place, take_elements
 from gpushard._functions.argument_checks import check_choice, count, integer, listed, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.index_bounds import (
@@ -28,7 +28,7 @@ from gpushard._functions.index_bounds import (
     has_traced,
     unravelled,
 )
-from gpushard._functions.indexing import count_true
+from gpushard._functions.nonzero_positions import count_true
 from gpushard._functions.shapes import as_shape, dim_count, element_count
 from gpushard._functions.values import is_value
 from gpushard._geometry.tiling import MOST_ELEMENTS
@@ -55,13 +55,13 @@ __all__ = [
 P = ParamSpec("P")
 R = TypeVar("R")
 
-take = public_array(indexing.take)
-take_along_axis = public_array(indexing.take_along_axis)
-choose = public_array(indexing.choose)
-compress = public_array(indexing.compress, operands=2)
-nonzero = public(indexing.nonzero)
-flatnonzero = public_array(indexing.flatnonzero)
-argwhere = public_array(indexing.argwhere)
+take = public_array(take_elements.take)
+take_along_axis = public_array(take_elements.take_along_axis)
+choose = public_array(take_elements.choose)
+compress = public_array(take_elements.compress, operands=2)
+nonzero = public(nonzero_positions.nonzero)
+flatnonzero = public_array(nonzero_positions.flatnonzero)
+argwhere = public_array(nonzero_positions.argwhere)
 
 
 def _changing(function: Callable[P, R]) -> Callable[P, R]:

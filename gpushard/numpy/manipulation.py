@@ -15,8 +15,8 @@ from gpushard._array import Array
 from gpushard._functions import manipulation
 from gpushard._functions.argument_checks import integer
 from gpushard._functions.docstrings import described, named
-from gpushard._functions.indexing import take
 from gpushard._functions.shapes import broadcast
+from gpushard._functions.take_elements import take
 from gpushard._functions.values import is_traced
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind

@@ -19,9 +19,10 @@ from gpushard._functions.element_types import as_dtype
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.index_bounds import as_integers
 from gpushard._functions.index_parsing import parse
-from gpushard._functions.indexing import read_at, take
+from gpushard._functions.indexing import read_at
 from gpushard._functions.provided_loops import fori_loop, while_loop
 from gpushard._functions.put_and_place import finished, target
+from gpushard._functions.take_elements import take
 from gpushard._functions.updating import updated
 from gpushard._functions.values import is_traced, is_value
 from gpushard._functions.x_at import At

@@ -11,7 +11,7 @@ import numpy as np
 import gpushard as gs
 from gpushard import testing
 from gpushard._array.methods import Methods
-from gpushard._functions import indexing, x_at
+from gpushard._functions import indexing, take_elements, x_at
 from gpushard._functions.values import Value
 from gpushard._ops.aval import Aval
 from gpushard._ops.bind import _plain as holder
@@ -171,7 +171,7 @@ def test_values_without_data_are_indexed_and_updated() -> None:
     np.testing.assert_array_equal(read((slice(1, 3), 2)), data[1:3, 2])
     np.testing.assert_array_equal(read((slice(None), [2, 0])), data[:, [2, 0]])
     np.testing.assert_array_equal(read(places), data[at])
-    np.testing.assert_array_equal(np.asarray(indexing.take(x, places, 0).value), data[at])
+    np.testing.assert_array_equal(np.asarray(take_elements.take(x, places, 0).value), data[at])
     for index, own in ((1, 1), (places, at), ((places, slice(0, 2)), (at, slice(0, 2)))):
         want = data.copy()
         want[own] += 7
