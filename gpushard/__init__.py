@@ -75,7 +75,7 @@ from gpushard._placement.process_local_data import (
     num_addressable_indices,
 )
 from gpushard._placement.reshard import reshard
-from gpushard._runtime.current import configure
+from gpushard._runtime.current_runtime import configure
 from gpushard._runtime.runtime import Device
 from gpushard._version import __version__ as __version__
 from gpushard.config import Settings

@@ -25,7 +25,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import errors, legacy, random, special
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.cuda.driver.green_driver import GreenDriver
@@ -121,7 +121,7 @@ class World:
         """Return what a refused call must not change."""
         held = [device.memory_stats()["bytes_in_use"] for device in gs.devices()]
         files = sorted({*os.listdir()} - {"bad.npy"})
-        return held, sorted(map(id, gs.live_arrays())), current.current(), files
+        return held, sorted(map(id, gs.live_arrays())), current_runtime.current(), files
 
     def check_inputs(self) -> None:
         for array in (self.x, self.one, self.moved):

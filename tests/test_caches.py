@@ -50,7 +50,7 @@ WEAK = {
     "nnx.jit._pures": "a function: what stands for it, for each option",
     "_runtime.callbacks._all_callbacks": "a runtime's callbacks",
     "_runtime.runtime._runtimes": "runtimes that live",
-    "_transforms.control_flow.bodies._caches": "a function: a BoundedCache",
+    "_transforms.control_flow.body_cache._caches": "a function: a BoundedCache",
     "_transforms.jit.jit._caches": "a function: a BoundedCache of BoundedCaches",
     "_transforms.jit.jit._every": "a BoundedCache",
 }

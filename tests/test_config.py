@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard.config import Settings, parse_bytes
 from gpushard.errors import ConfigurationError
 from gpushard.testing import runtime
@@ -220,7 +220,7 @@ def test_settings_are_immutable() -> None:
 )
 def test_a_runtime_has_its_settings(settings: dict[str, int]) -> None:
     with runtime(**settings) as made:
-        assert current.settings() is made.settings
+        assert current_runtime.settings() is made.settings
         assert made.settings == Settings(backend="host", **settings)
         assert gs.device_count() == settings.get("host_devices", 8)
         domains = {device.memory_domain for device in gs.devices()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
 from gpushard.testing.sim import SimRuntime
@@ -30,12 +30,12 @@ def own_devices(monkeypatch: pytest.MonkeyPatch) -> Callable[[], Own]:
 
     @contextmanager
     def own() -> Iterator[None]:
-        monkeypatch.setattr(current, "_settings", None)
-        before = current.swap(None)
+        monkeypatch.setattr(current_runtime, "_settings", None)
+        before = current_runtime.swap(None)
         try:
             yield
         finally:
-            made = current.swap(before)
+            made = current_runtime.swap(before)
             if made is not None:
                 made.close()
 
@@ -66,10 +66,10 @@ def test_a_program_runs_where_work_is_done_late(
         runtime.sim.failing = 0  # of allocations
         return runtime
 
-    monkeypatch.setattr(current, "make_runtime", make)
+    monkeypatch.setattr(current_runtime, "make_runtime", make)
     with own_devices():
         runpy.run_path(str(program), run_name="__main__")
-        current.current().backend.check()
+        current_runtime.current().backend.check()
 
 
 def test_the_index_names_each_program() -> None:

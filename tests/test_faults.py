@@ -15,7 +15,7 @@ import pytest
 import gpushard as gs
 from gpushard._placement import device_put as device_put_module
 from gpushard._placement import make_array as make_array_module
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.choose_backend import make_runtime
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -250,11 +250,11 @@ def world_of(
     make: Callable[[Settings], Runtime], settings: Settings, folder: Path
 ) -> Iterator[World]:
     runtime = make(settings)
-    before = current.swap(runtime)
+    before = current_runtime.swap(runtime)
     try:
         yield World(runtime, folder)
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
         runtime.close()
 
 

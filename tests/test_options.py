@@ -13,7 +13,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import _options as options
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard.config import Settings
 from gpushard.errors import ConfigurationError, UnknownSettingError
 from gpushard.testing import runtime
@@ -124,7 +124,7 @@ def test_texts_of_jax_are_settings(
     name: str, value: str, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(current, "configure", lambda **changes: asked.append(changes))
+    monkeypatch.setattr(current_runtime, "configure", lambda **changes: asked.append(changes))
     gs.config.update(name, value)
     assert asked == [settings]
 

@@ -14,7 +14,7 @@ import gpushard as gs
 from bench.case import OURS, Case, Config, Sampler, Side, Target
 from bench.driver_calls import find_meter, shown
 from bench.measure import timed
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -62,11 +62,11 @@ def cases(config: Config) -> Iterator[Case]:
 @contextlib.contextmanager
 def _in(runtime: Runtime) -> Iterator[None]:
     """Let functions use a runtime within a `with` block, and leave it open."""
-    before = current.swap(runtime)
+    before = current_runtime.swap(runtime)
     try:
         yield
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
 
 
 def _case(runtimes: dict[str, Runtime], partitions: int, kernels: int, host: Any) -> Case:

@@ -13,7 +13,7 @@ import numpy as np
 import gpushard as gs
 from bench.case import OURS, Case, Config, Side
 from bench.measure import timed
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -67,11 +67,11 @@ def cases(config: Config) -> Iterator[Case]:
 @contextlib.contextmanager
 def _in(runtime: Runtime) -> Iterator[None]:
     """Let functions use a runtime within a `with` block, and leave it open."""
-    before = current.swap(runtime)
+    before = current_runtime.swap(runtime)
     try:
         yield
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
 
 
 def _rows(nbytes: int, devices: int) -> np.ndarray[Any, Any]:

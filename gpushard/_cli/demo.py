@@ -17,7 +17,7 @@ import gpushard as gs
 from gpushard._cli import analysis
 from gpushard._cli.measure import Measurement, format_bytes, format_seconds, measure_reshard
 from gpushard._placement.npy import open_npy
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._typing import HostArray, Index, Shape
 from gpushard.errors import ArgumentError, MeshError
 
@@ -212,7 +212,7 @@ def _make_mesh(sizes: Shape | None, devices: int | None, domains: int | None) ->
             devices=count,
         )
     wanted = {"host_devices": count, "host_domains": domains}
-    before = current.settings()
+    before = current_runtime.settings()
     changes = {k: v for k, v in wanted.items() if v not in (None, getattr(before, k))}
     if changes:
         gs.configure(**changes)

@@ -10,7 +10,7 @@ import platform
 from collections.abc import Callable, Sequence
 
 from gpushard._placement.devices import devices as every_device
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.backend import DeviceInfo
 from gpushard._runtime.cuda.devices.nvml import GpuFacts, NvmlReport, read_nvml
 from gpushard._runtime.cuda.devices.probe import CUPY_PACKAGES, Availability, probe, version_text
@@ -46,7 +46,7 @@ def show_config() -> None:
 
     The command `gpushard info` prints the same. It works also if CUDA is broken.
     """
-    settings = current.settings()
+    settings = current_runtime.settings()
     # Users may choose the host because CUDA crashes the process: do not look for it then.
     look = functools.cache(probe)
     cuda = None if settings.backend == "host" else look()

@@ -25,7 +25,7 @@ from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._options import Option, offer
 from gpushard._placement.devices import default_backend, local_devices
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.runtime import Device
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentTypeError, MeshError
@@ -140,7 +140,7 @@ def get_default_device() -> Device:
         first: Any = default.mesh.assignment[0]
         device: Device = first
         return device
-    chosen: Device = default or current.current().devices[0]
+    chosen: Device = default or current_runtime.current().devices[0]
     return chosen
 
 
@@ -205,7 +205,7 @@ def make_mesh(
     Mesh('x': 4, 'y': 2)
     """
     chosen: Sequence[Any]
-    chosen = current.current().devices if devices is None else check_devices(devices)
+    chosen = current_runtime.current().devices if devices is None else check_devices(devices)
     sizes = as_shape(axis_shapes, "axis_shapes")
     needed = math.prod(sizes)
     if not needed:

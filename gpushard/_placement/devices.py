@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpushard._geometry.mesh import provide_devices
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.runtime import Device, Runtime
 from gpushard.errors import NoDeviceError
 
@@ -20,7 +20,7 @@ def devices(backend: str | None = None) -> list[Device]:
     >>> len(devices()) == device_count()
     True
     """
-    every = current.current().devices
+    every = current_runtime.current().devices
     if backend is not None and backend not in (known := sorted({d.platform for d in every})):
         raise NoDeviceError.refusing(
             "backend", backend, f"has no devices here; there are {', '.join(known)}"
@@ -70,7 +70,7 @@ def process_count() -> int:
 
 def default_backend() -> str:
     """Return the platform of the devices: "cpu" or "gpu"."""
-    return current.current().backend.platform
+    return current_runtime.current().backend.platform
 
 
 def empty_cache() -> int:
@@ -89,4 +89,4 @@ def empty_cache() -> int:
     ...     empty_cache()
     8192
     """
-    return current.current().empty_cache()
+    return current_runtime.current().empty_cache()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gpushard._array.array import Array
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
@@ -12,5 +12,5 @@ def live_arrays(platform: str | None = None) -> list[Array]:
     Args:
       platform: "cpu" or "gpu", to list only arrays on its devices.
     """
-    arrays = [a for a in current.current().live_arrays() if not a.is_deleted()]
+    arrays = [a for a in current_runtime.current().live_arrays() if not a.is_deleted()]
     return [array for array in arrays if platform in (None, array.platform())]

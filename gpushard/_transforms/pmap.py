@@ -10,7 +10,7 @@ from gpushard import tree
 from gpushard._geometry.mesh import check_devices
 from gpushard._placement.devices import local_devices
 from gpushard._placement.donation import donated_arrays, give_up
-from gpushard._runtime.current import current
+from gpushard._runtime.current_runtime import current
 from gpushard._runtime.runtime import Device, Runtime
 from gpushard._transforms.jit.arguments import (
     Call,

@@ -15,7 +15,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec
 from gpushard._placement.default_placement import get_mesh
 from gpushard._placement.device_put import device_put
-from gpushard._runtime.current import current
+from gpushard._runtime.current_runtime import current
 from gpushard._transforms.jit.jit import Jitted, jit
 from gpushard._transforms.values.leaves import by_position
 from gpushard._transforms.values.user_functions import check_function, title

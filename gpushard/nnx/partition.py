@@ -14,7 +14,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._placement.device_put import device_put
 from gpushard.errors import ArgumentTypeError
-from gpushard.nnx.axis_names import check_rank, mesh_here, spec_of
+from gpushard.nnx.mesh_axis_names import check_rank, mesh_here, spec_of
 from gpushard.nnx.module import Module
 from gpushard.nnx.variable import Annotated, Variable
 

@@ -16,8 +16,8 @@ from gpushard._array.array import Array
 from gpushard._ops.bind import bind
 from gpushard._transforms.values.captured import CONTAINERS, guard
 from gpushard.errors import ArgumentTypeError
-from gpushard.nnx.axis_names import apply_names
 from gpushard.nnx.levels import Leveled, level
+from gpushard.nnx.mesh_axis_names import apply_names
 from gpushard.tree.node import NODES, GetAttrKey, Node
 
 if TYPE_CHECKING:

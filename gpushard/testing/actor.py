@@ -26,7 +26,7 @@ from gpushard._placement.make_array import (
     make_array_from_single_device_arrays,
 )
 from gpushard._placement.reshard import reshard
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._typing import HostArray, Shape
 from gpushard.errors import ExecutionError, OutOfMemoryError
@@ -285,7 +285,7 @@ class Actor:
     def _synchronize(self) -> None:
         """Wait for all devices; then every value must be ready."""
         known = self._pick()
-        for device in current.current().devices:
+        for device in current_runtime.current().devices:
             device.synchronize()
         assert known.array.is_ready(), "a value is not there after its devices were waited for"
         if not known.fails:

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.runtime import Runtime
 from gpushard.config import Settings
@@ -116,9 +116,9 @@ def simulated(
 @contextlib.contextmanager
 def using(started: Runtime) -> Iterator[None]:
     """Make a runtime current in a `with` block, and close it afterwards."""
-    before = current.swap(started)
+    before = current_runtime.swap(started)
     try:
         yield
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
         started.close()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.devices.probe import probe
 from gpushard._runtime.cuda.driver.libraries import installed_version
@@ -114,7 +114,7 @@ def devices() -> Iterator[tuple[gs.Device, ...]]:
 
 def test_work_of_a_device_runs_on_its_multiprocessors(devices: tuple[gs.Device, ...]) -> None:
     cupy = importlib.import_module("cupy")
-    rt = current.current()
+    rt = current_runtime.current()
     infos = rt.backend.describe()
     kernel = cupy.RawKernel(WHERE, "where")
     seen: dict[int, Any] = {}

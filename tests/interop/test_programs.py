@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard.testing import actor, programs
 from gpushard.testing.actor import Actor
 from tests.share import some
@@ -30,7 +30,7 @@ def import_back(self: Actor) -> None:
     if self._exported:
         view, value = self._random.choice(self._exported)
         copy = self._random.choice((None, None, True))
-        device = self._random.choice(current.current().devices)
+        device = self._random.choice(current_runtime.current().devices)
         if value.size:
             self._keep(gs.from_dlpack(view, device=device, copy=copy), value)
 
@@ -43,7 +43,7 @@ def forget(self: Actor) -> None:
 
 def map_over_shards(self: Actor) -> None:
     known = self._pick()
-    turn = current.current().backend.turn  # type: ignore[attr-defined]
+    turn = current_runtime.current().backend.turn  # type: ignore[attr-defined]
 
     def f(a: np.ndarray, out: np.ndarray, again: np.ndarray) -> None:
         turn()

@@ -1,38 +1,15 @@
-"""Trace the functions that control flow runs, and keep them for the next call.
+"""Trace the functions that control flow runs.
 
 `cond`, `while_loop`, `scan` and others call functions of the user: their bodies. Each body is
 traced once and becomes a graph. One operation runs the graphs as often as values say. It runs at
 once, or is recorded if a traced function makes the call. A mapped value is an array and the names
 of its mapped dims, so bodies work on it as on any array.
-
-A loop calls its body with the values that the body returned last. One graph serves all calls if the
-body returns values of the same types, named dims and layouts as it takes. `settle_loop` changes the
-first values until this is so. An example, where `w` holds one float32 number on each of 4 devices:
-
-    fori_loop(0, 3, lambda i, x: x * w, 1)
-
-1. The body is traced for `x = 1`, a weak int64 on one device, and returns a float32. The type of a
-   Python number gives way to that, so the loop begins with a float32.
-2. The body is traced for a float32 on one device. It returns one on the 4 devices of `w`, so the
-   first value moves there.
-3. The body is traced for a float32 on 4 devices and returns the same. The loop runs this graph.
-
-Results may still lack what the first values have: a strong type, a named dim, a layout. Then, and
-after four traces in any case, the body is traced once more with its results converted to these. A
-result of another shape or type is an error.
-
-Outside traced and mapped functions, a `BodyCache` keeps the traced bodies. A second call with the
-same function, and with arguments of the same types and layouts, traces nothing. A body that
-captures arrays is traced at every call, because the arrays may have changed.
 """
 
 from __future__ import annotations
 
-import contextlib
-import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar
-from weakref import WeakKeyDictionary, ref
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -40,27 +17,21 @@ from gpushard import tree
 from gpushard._array.array import Array
 from gpushard._array.key_array import is_keys
 from gpushard._array.shape_dtype import KeyDType
-from gpushard._cache import BoundedCache
 from gpushard._frozen import dataclass
 from gpushard._ops.bind import bind
 from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import COPY, WHERE
 from gpushard._ops.table.manipulation import RESHAPE
-from gpushard._placement.default_placement import default_sharding, surroundings
+from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Var
 from gpushard._transforms.graph.propagate import optimized
 from gpushard._transforms.tracing.executable import var_of
-from gpushard._transforms.tracing.trace import Trace, Tracer, tracing
-from gpushard._transforms.values.frames import Frame, Names, innermost, merge_names
+from gpushard._transforms.tracing.trace import Trace, Tracer
+from gpushard._transforms.values.frames import Frame, Names, innermost
 from gpushard._transforms.values.leaves import check_leaf
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, mapped
-from gpushard.dtypes import result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
-from gpushard.tree.treedef import exact_structure
-
-_CACHE_BYTES = 32 << 20
-"""Most bytes of traced bodies that are kept for one function, approximately."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,22 +163,22 @@ def result_vars(body: Body) -> list[tuple[Var, bool]]:
 
 def make_like(x: Value, other: Value) -> Value:
     """Give a value the named dims, the strong type and the layout of another one."""
-    array, to = _add_names(x, other.names), other.array
+    array, to = add_names(x, other.names), other.array
     if array._weak_type and not to._weak_type:
-        array = _make_strong(array)
-    if not _lie_alike(array, to) or (to._committed and not array._committed):
+        array = make_strong(array)
+    if not lie_alike(array, to) or (to._committed and not array._committed):
         array = array._moved(to._sharding, "control flow")
     return Value(array, other.names)
 
 
-def _lie_alike(x: Any, y: Any) -> bool:
+def lie_alike(x: Any, y: Any) -> bool:
     return x._held().tiling is y._held().tiling
 
 
-def _fits(x: Value, other: Value) -> bool:
+def fits(x: Value, other: Value) -> bool:
     """Whether a value has the weak type, the named dims and the layout of another one."""
     weak = x.array._weak_type == other.array._weak_type
-    return weak and x.names == other.names and _lie_alike(x.array, other.array)
+    return weak and x.names == other.names and lie_alike(x.array, other.array)
 
 
 def check_same(
@@ -235,43 +206,7 @@ def check_same(
         )
 
 
-def _widen(results: Sequence[Value], values: Sequence[Value]) -> list[Value]:
-    """Change the first values of a loop to the types, named dims and layouts of its results.
-
-    A value that needs no change is returned itself.
-    """
-    numbers = [*map(_gives_way, values, results)]
-    if any(numbers):
-        return [
-            Value(old.array.astype(new.array.dtype), old.names) if number else old
-            for new, old, number in zip(results, values, numbers, strict=True)
-        ]
-    wider = []
-    for new, old in zip(results, values, strict=True):
-        names = merge_names(new.names, old.names)
-        array = _add_names(old, names)
-        if array._weak_type and not new.array._weak_type:
-            array = _make_strong(array)
-        follows = new.array._committed or not array._committed
-        if names == new.names and follows and not _lie_alike(new.array, array):
-            array = array._moved(new.array._sharding, "control flow")
-        wider.append(old if array is old.array else Value(array, names))
-    return wider
-
-
-_NUMBERS = {"i": int, "f": float, "c": complex}
-
-
-def _gives_way(old: Value, new: Value) -> bool:
-    """Whether a value came from a Python number and takes the type of another value."""
-    number = _NUMBERS.get(old.array.dtype.kind) if old.array._weak_type else None
-    dtype = new.array.dtype
-    if number is None or dtype == old.array.dtype or is_keys(new.array):
-        return False
-    return bool(old.shape == new.shape and result_type(number, dtype) == dtype)
-
-
-def _add_names(x: Value, names: Names) -> Any:
+def add_names(x: Value, names: Names) -> Any:
     """Return the array of a value with more named dims, along which it is repeated."""
     if x.names == names:
         return x.array
@@ -280,7 +215,7 @@ def _add_names(x: Value, names: Names) -> Any:
     return broadcast_along(mapped(x.array, x.names, frame, None), names)._value
 
 
-def _make_strong(array: Any) -> Any:
+def make_strong(array: Any) -> Any:
     """Copy an array, so that its type is no longer weak."""
     copied = bind(COPY, (array,))
     _set_weak(copied, weak=False)
@@ -302,114 +237,3 @@ class TracedControl(Protocol):
     @property
     def ready(self) -> Runnable:
         """The operation, prepared to run."""
-
-
-class Loop(TracedControl, Protocol):
-    """A loop with its functions traced."""
-
-    def check(self, values: Sequence[Value]) -> None:
-        """Check that the body returns the structure, shapes and types of `values`."""
-
-    @property
-    def carried(self) -> Sequence[Value]:
-        """Results of the body that the next call of it takes."""
-
-
-_L = TypeVar("_L", bound=Loop)
-
-
-def settle_loop(
-    cache: BodyCache, trace_loop: Callable[[Sequence[Value], Any], _L], values: list[Value]
-) -> tuple[list[Value], _L]:
-    """Change the first values of a loop until its body returns values like the ones it takes.
-
-    The opening of this file has an example.
-
-    Args:
-      cache: traced bodies of the same functions.
-      trace_loop: traces the loop for some values; the second argument is `finish` of `trace_body`.
-      values: the first values, as the user gave them.
-
-    Returns:
-      The first values to run with, and the traced loop.
-    """
-    initial, cached = values, cache.get(values)
-    if cached is not None:
-        loop, rounds = cached
-        for returned in rounds:
-            values = _widen(returned, values)
-        return values, loop
-    fitting = False
-    rounds = []  # results of each trace that widened the values, to widen others alike
-    for _ in range(4):
-        loop = trace_loop(values, None)
-        if len(values) != len(loop.carried) or not any(map(_gives_way, values, loop.carried)):
-            loop.check(values)
-        wider = _widen(loop.carried, values)
-        if all(new is old for new, old in zip(wider, values, strict=True)):
-            fitting = all(map(_fits, loop.carried, values))
-            break
-        rounds.append(loop.carried)
-        values = wider
-    if not fitting:
-        loop = trace_loop(values, functools.partial(make_all_like, values))
-        loop.check(values)
-    cache.put(initial, (loop, rounds), loop)
-    return values, loop
-
-
-_caches: WeakKeyDictionary[Any, BoundedCache[Any]] = WeakKeyDictionary()
-
-
-class BodyCache:
-    """Cache of traced bodies for control flow called outside any traced or mapped function.
-
-    Calls inside one are traced with it and are not cached. Neither are bodies that capture arrays.
-
-    Args:
-      functions: the functions of the user. The cache lives as long as the last one.
-      *key: distinguishes the ways in which they are called, apart from their arguments.
-    """
-
-    def __init__(self, functions: Sequence[Any], *key: Any) -> None:
-        self._cache: BoundedCache[Any] | None = None
-        if innermost() is not None or tracing() is not None:
-            return
-        *others, last = functions
-        with contextlib.suppress(TypeError):  # no hash, or no weak references: not cached
-            exact = [exact_structure(x) if isinstance(x, tree.TreeDef) else x for x in key]
-            self._key = (*exact, *surroundings(), *map(ref, others))
-            hash(self._key)
-            cache = _caches.get(last)
-            if cache is None:
-                cache = _caches.setdefault(last, BoundedCache(_CACHE_BYTES))
-            self._cache = cache
-
-    def get(self, values: Sequence[Value]) -> Any:
-        """Look up the entry for values of these types and layouts; None if there is none."""
-        if self._cache is None:
-            return None
-        return self._cache.get((*self._key, *map(kind_of, values)))
-
-    def put(self, values: Sequence[Value], entry: Any, control: TracedControl) -> None:
-        """Keep an entry for values of these types and layouts, unless a body captures arrays.
-
-        Args:
-          values: the values that the functions were called with.
-          entry: what `get` returns from now on.
-          control: the traced functions; its size counts as that of the entry.
-        """
-        if self._cache is not None and not any(body.captured for body in control.bodies):
-            self._cache.put((*self._key, *map(kind_of, values)), entry, control.ready.nbytes)
-
-
-def kind_of(x: Value) -> tuple[Any, ...]:
-    """Return all that tracing depends on: layout, type, committed and weak type."""
-    array = x.array
-    return array._held().tiling, array._dtype, array._committed, array._weak_type
-
-
-def clear_caches() -> None:
-    """Clear the caches of all functions."""
-    for cache in list(_caches.values()):
-        cache.clear()

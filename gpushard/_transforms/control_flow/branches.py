@@ -21,7 +21,6 @@ from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._transforms.control_flow.bodies import (
     Body,
-    BodyCache,
     Value,
     as_array,
     check_same,
@@ -32,6 +31,7 @@ from gpushard._transforms.control_flow.bodies import (
     value_of,
     where,
 )
+from gpushard._transforms.control_flow.body_cache import BodyCache
 from gpushard._transforms.graph.ops import Branch, Inline
 from gpushard._transforms.tracing.executable import prepare
 from gpushard._transforms.tracing.trace import run_or_record

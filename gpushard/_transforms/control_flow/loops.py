@@ -22,18 +22,18 @@ from gpushard._ops.steps import Runnable
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._transforms.control_flow.bodies import (
     Body,
-    BodyCache,
     Value,
     as_array,
     check_same,
     check_unroll,
     result_vars,
     scalar,
-    settle_loop,
     trace_body,
     value_of,
     where,
 )
+from gpushard._transforms.control_flow.body_cache import BodyCache
+from gpushard._transforms.control_flow.loop_carry import settle_loop
 from gpushard._transforms.graph.ops import For, While
 from gpushard._transforms.tracing.executable import prepare
 from gpushard._transforms.tracing.trace import run_or_record

@@ -17,17 +17,16 @@ from gpushard._ops.steps import Runnable
 from gpushard._ops.table.manipulation import CONCATENATE, index
 from gpushard._transforms.control_flow.bodies import (
     Body,
-    BodyCache,
     Value,
     as_array,
     check_same,
     check_unroll,
-    kind_of,
     result_vars,
-    settle_loop,
     trace_body,
     value_of,
 )
+from gpushard._transforms.control_flow.body_cache import BodyCache, kind_of
+from gpushard._transforms.control_flow.loop_carry import settle_loop
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import Scan, Stacked
 from gpushard._transforms.mapping.vmap import vmap

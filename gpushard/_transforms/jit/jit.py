@@ -33,7 +33,7 @@ from gpushard._placement.default_placement import default_sharding, surroundings
 from gpushard._placement.device_put import device_put, implicitly_put
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.runtime import Device
-from gpushard._transforms.control_flow import bodies
+from gpushard._transforms.control_flow import body_cache
 from gpushard._transforms.control_flow.bodies import Value, trace_body, value_of
 from gpushard._transforms.graph.graph import Graph
 from gpushard._transforms.graph.propagate import optimized
@@ -474,4 +474,4 @@ def clear_caches() -> None:
     """Forget the traces of all functions; the next call of each traces again."""
     for cache in list(_every):
         cache.clear()
-    bodies.clear_caches()
+    body_cache.clear_caches()

@@ -33,7 +33,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table.packed_keys import UNPACK
 from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_sharding, device_put
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._transforms.graph.graph import Var
 from gpushard._transforms.graph.ops import Callback
 from gpushard._transforms.tracing.executable import array_of
@@ -236,7 +236,7 @@ def call_later(function: Callable[[Any, Any], Any], operands: Operands, dims: Na
     title = operands.title
 
     def put(now: Operands) -> tuple[()]:
-        callbacks = current.current().callbacks
+        callbacks = current_runtime.current().callbacks
 
         def run() -> None:
             host = now.read()
@@ -306,7 +306,7 @@ def call_now(
                     part = array[_index(names, position)]
                     part[...] = _check_part(np.asarray(leaf), part, title, path)
 
-        current.current().callbacks.call(title, calls)
+        current_runtime.current().callbacks.call(title, calls)
         return out
 
     arrays = operands.run_or_record(run, avals, places, effect=effect)
@@ -368,7 +368,7 @@ def effects_barrier() -> None:
     >>> seen
     [array([0, 1, 2])]
     """
-    current.current().callbacks.wait()
+    current_runtime.current().callbacks.wait()
 
 
 def pure_callback(

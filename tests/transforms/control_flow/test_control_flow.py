@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import errors, lax, testing
-from gpushard._transforms.control_flow import bodies
+from gpushard._transforms.control_flow import body_cache
 from tests.late import late_devices
 from tests.share import some
 
@@ -248,10 +248,10 @@ def test_functions_called_as_they_are_are_traced_once(name: str) -> None:
     gs.clear_caches()
     call(f, x)
     assert len(traced) == 3 * count
-    gone, before = weakref.ref(f), len(bodies._caches)
+    gone, before = weakref.ref(f), len(body_cache._caches)
     del f
     gc.collect()
-    assert gone() is None and len(bodies._caches) <= before
+    assert gone() is None and len(body_cache._caches) <= before
 
 
 def test_a_function_that_uses_arrays_of_outside_sees_what_these_are_now() -> None:
@@ -292,14 +292,14 @@ def test_each_branch_sees_the_arrays_of_outside_that_it_uses(traced: bool) -> No
 
 
 def test_many_shapes_keep_memory_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bodies, "_CACHE_BYTES", 60_000)
+    monkeypatch.setattr(body_cache, "_CACHE_BYTES", 60_000)
 
     def step(carry: Any, x: Any) -> Any:
         return carry + x, None
 
     for n in range(1, 20):
         lax.scan(step, 0.0, gnp.ones(n))
-    kept = bodies._caches[step]
+    kept = body_cache._caches[step]
     assert 0 < len(kept) < 10 and kept.nbytes <= 60_000
 
 

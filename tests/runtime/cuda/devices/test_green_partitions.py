@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.cuda.devices.green_partitions import (
     Partition,
@@ -160,7 +160,7 @@ def test_work_after_the_end_still_runs() -> None:
     """An array may outlive its runtime."""
     driver = FakeDriver(2)
     rt = made(driver, partitions=2, partition_mode="green")
-    before = current.swap(rt)
+    before = current_runtime.swap(rt)
     try:
         mesh = gs.make_mesh((4,), "x")
         value = np.arange(64 * 64, dtype=np.float32).reshape(64, 64)
@@ -176,7 +176,7 @@ def test_work_after_the_end_still_runs() -> None:
         assert ran == list(range(8))
         rt.close()
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
 
 
 def test_a_gpu_that_cannot_be_divided_is_named() -> None:

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import gpushard as gs
-from gpushard._runtime import choose_backend, current
+from gpushard._runtime import choose_backend, current_runtime
 from gpushard._runtime.cuda.devices.probe import Availability
 from gpushard._runtime.host.backend import HostBackend
 from gpushard.config import BACKENDS, Settings
@@ -147,14 +147,14 @@ def test_devices_are_not_asked_for_while_they_are_made(monkeypatch: pytest.Monke
     made: list[Any] = [None, None, "a runtime"]
 
     def make(settings: Settings) -> Any:
-        return made.pop(0) or current.current()  # as a signal handler does
+        return made.pop(0) or current_runtime.current()  # as a signal handler does
 
-    monkeypatch.setattr(current, "make_runtime", make)
-    before = current.swap(None)
+    monkeypatch.setattr(current_runtime, "make_runtime", make)
+    before = current_runtime.swap(None)
     try:
         for _ in range(2):  # one that failed stands in nobody's way
             with pytest.raises(ReentrantCallError, match=r"call gpushard\.devices\(\) before"):
-                current.current()
-        assert current.current() == current.current() == "a runtime"
+                current_runtime.current()
+        assert current_runtime.current() == current_runtime.current() == "a runtime"
     finally:
-        current.swap(before)
+        current_runtime.swap(before)
