@@ -71,7 +71,7 @@ REGISTERED = {
 
 ENDLESS = {
     "_cli.info": "within a call",
-    "_ops.choose": "of a choice of one layout",
+    "_ops.choose_split": "of a choice of one layout",
     "_ops.table.elementwise": "ufuncs, as many as libraries define; of functions in Python none",
     "_runtime.cuda.backend": "of a queue: its two streams",
     "testing.lower_bound": "within a call",

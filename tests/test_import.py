@@ -142,8 +142,8 @@ def test_the_command_line_imports_no_more() -> None:
 def test_importing_starts_nothing() -> None:
     threads, runtime = run(
         "import json, threading, gpushard\n"
-        "from gpushard._runtime import current\n"
-        "print(json.dumps([threading.active_count(), repr(current._runtime)]))"
+        "from gpushard._runtime import current_runtime\n"
+        "print(json.dumps([threading.active_count(), repr(current_runtime._runtime)]))"
     )
     assert (threads, runtime) == (1, "None")
 

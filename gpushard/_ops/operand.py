@@ -14,7 +14,7 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.from_host import from_host
 from gpushard._ops.aval import Aval
-from gpushard._ops.choose import Given, choose
+from gpushard._ops.choose_split import Given, choose
 from gpushard._ops.rule import Splits, elementwise
 from gpushard._runtime.runtime import Runtime
 from gpushard._typing import HostArray

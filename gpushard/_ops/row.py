@@ -16,7 +16,7 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling, check_shape
 from gpushard._ops.aval import Aval, Dtype
-from gpushard._ops.choose import Choice, Given, Price
+from gpushard._ops.choose_split import Choice, Given, Price
 from gpushard._ops.operand import Operand
 from gpushard._ops.rule import Rule, Splits
 from gpushard._ops.steps import Program, Result

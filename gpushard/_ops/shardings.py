@@ -10,7 +10,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import devices_of
 from gpushard._ops.aval import Aval
-from gpushard._ops.choose import Choice, Given, Price, Target, choose, of_dims, sharding_of
+from gpushard._ops.choose_split import Choice, Given, Price, Target, choose, of_dims, sharding_of
 from gpushard._ops.committed import CommonDevices, common_devices, common_memory
 from gpushard._ops.operand import Operand, Scalar, as_written, given, in_memory, splits_of
 from gpushard._ops.row import Case, ShardedCall, Strategy

@@ -32,7 +32,7 @@ from gpushard._placement.arguments import as_list, as_value, holds_value, host_d
 from gpushard._placement.default_placement import default_sharding, everywhere
 from gpushard._placement.device_put import as_sharding, device_put
 from gpushard._placement.joining import stack
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError
 

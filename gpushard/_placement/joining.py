@@ -18,7 +18,7 @@ from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table import manipulation
 from gpushard._placement.arguments import as_value, host_data
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import can_cast
 from gpushard.errors import ArgumentError, ArgumentTypeError
 

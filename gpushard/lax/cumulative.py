@@ -13,7 +13,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
 from gpushard._ops.table import cumulative
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._transforms.control_flow.prefix_scan import associative_scan
 from gpushard.lax.arguments import check_kind, dim
 

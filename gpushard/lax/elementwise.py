@@ -27,7 +27,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.scalars import KINDS
 from gpushard._ops.table.manipulation import STACK
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.lax.arguments import (

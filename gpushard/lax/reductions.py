@@ -24,7 +24,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table import manipulation
 from gpushard._ops.table.elementwise import ufunc_row
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._transforms.values.user_functions import check_function
 from gpushard.dtypes import iinfo, kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError

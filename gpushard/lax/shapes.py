@@ -17,7 +17,7 @@ from gpushard._functions.values import is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import PAD
 from gpushard._placement.joining import concat, stack
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 from gpushard.lax.arguments import (
     as_arrays,

@@ -20,7 +20,7 @@ from gpushard._functions.manipulation import expand_dims
 from gpushard._functions.take_elements import take
 from gpushard._functions.values import is_value
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.lax.arguments import as_arrays, check_shape, dim, dims, each, integers

@@ -15,7 +15,7 @@ from gpushard._functions.take_elements import take_along_axis
 from gpushard._ops.bind import bind
 from gpushard._ops.table.sorting import LEXSORT, TOPK
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
 from gpushard.lax.arguments import check_kind, check_shape, dim, integers

@@ -10,7 +10,7 @@ from gpushard._functions import elementwise as ew
 from gpushard._functions.elementwise import clip, where
 from gpushard._functions.special import erfc
 from gpushard._ops.axes import one_from_end
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy.elementwise import tanh

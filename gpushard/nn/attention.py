@@ -13,7 +13,7 @@ from gpushard._functions.elementwise import where
 from gpushard._ops.bind import bind
 from gpushard._ops.table.contractions import EINSUM
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.nn.normalizing import logsumexp, softmax
 

@@ -17,7 +17,7 @@ from gpushard._functions.shapes import element_count
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._placement.arguments import as_value, operands, settle
 from gpushard._placement.creation import zeros_like
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 
 __all__ = ["log_softmax", "logmeanexp", "logsumexp", "one_hot", "softmax", "standardize"]

@@ -18,7 +18,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import REPEAT_EACH
 from gpushard._placement.arguments import as_value, host_data
 from gpushard._placement.creation import zeros
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentTypeError, ArrayIndexError
 from gpushard.numpy import statistical
 from gpushard.numpy.joining import concat

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions.argument_checks import check_key, integer
 from gpushard._functions.sorting import along
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

@@ -14,7 +14,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.scalars import is_number
 from gpushard._ops.table import signals as rows
 from gpushard._placement.arguments import as_value, operands
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 
 __all__ = ["convolve", "correlate"]

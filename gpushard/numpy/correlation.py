@@ -11,7 +11,7 @@ from gpushard._array import Array
 from gpushard._functions.element_types import as_dtype
 from gpushard._functions.values import is_value
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.numpy import elementwise as ew

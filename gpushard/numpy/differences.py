@@ -18,7 +18,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.scalars import is_number
 from gpushard._ops.table import elementwise as rows
 from gpushard._placement.arguments import as_value, host_data
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import can_cast, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

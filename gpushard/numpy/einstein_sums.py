@@ -14,7 +14,7 @@ from gpushard._functions.values import is_value, wanted
 from gpushard._ops.bind import bind
 from gpushard._ops.table.contractions import EINSUM
 from gpushard._placement.arguments import operands
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._transforms.mapping.named_einsum import replace_names
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.einsum_subscripts import from_lists, parse

@@ -21,7 +21,7 @@ from gpushard._functions.nonzero_positions import nonzero
 from gpushard._ops.bind import bind
 from gpushard._ops.table.elementwise import I0
 from gpushard._placement.arguments import as_value, operands, settle
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError
 from gpushard.numpy import ufuncs

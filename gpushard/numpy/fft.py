@@ -27,7 +27,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.table import fft as rows
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import place_of
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy.manipulation import roll

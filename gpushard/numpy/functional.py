@@ -22,7 +22,7 @@ from gpushard._ops.scalars import is_number
 from gpushard._ops.table import elementwise as rows
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import asarray
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._transforms.mapping.vmap import vmap
 from gpushard._transforms.values.user_functions import check_function
 from gpushard._typing import Shape

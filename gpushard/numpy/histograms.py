@@ -24,7 +24,7 @@ from gpushard._placement.arguments import as_value, host_data, settle
 from gpushard._placement.creation import create_on
 from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_sharding
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import is_custom, kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError, TracedValueError
 from gpushard.numpy import elementwise as ew

@@ -36,7 +36,7 @@ from gpushard._ops.scalars import is_number
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import array, asarray, ones, place_of
 from gpushard._placement.device_put import device_put
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard._transforms.values.user_functions import check_function
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

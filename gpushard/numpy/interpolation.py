@@ -13,7 +13,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.scalars import is_number
 from gpushard._ops.table import signals as rows
 from gpushard._placement.arguments import as_value, operands
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

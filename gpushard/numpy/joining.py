@@ -10,7 +10,7 @@ from typing import Any
 from gpushard._array import Array
 from gpushard._placement.arguments import as_value
 from gpushard._placement.joining import concat, joined, joining, stack
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 
 __all__ = [

@@ -16,7 +16,7 @@ from gpushard._functions.linear_algebra import in_preferred, in_types, shape_of
 from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table.contractions import DOT, LETTERS, OUTER, TENSORDOT, VECDOT
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew

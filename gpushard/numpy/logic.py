@@ -14,7 +14,7 @@ from gpushard._functions.shapes import broadcast
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.scalars import is_number
 from gpushard._placement.arguments import host_data
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentTypeError
 from gpushard.numpy import elementwise as ew

@@ -22,7 +22,7 @@ from gpushard._ops.axes import from_end, one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import ROLL
 from gpushard._placement.arguments import as_value, as_view
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard.errors import ArgumentError
 
 __all__ = [

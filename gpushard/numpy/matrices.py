@@ -19,7 +19,7 @@ from gpushard._ops.table.elementwise import WHERE
 from gpushard._ops.table.manipulation import PAD
 from gpushard._placement.arguments import settle
 from gpushard._placement.creation import create, kept_at, place_of
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._typing import HostArray, Shape
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError

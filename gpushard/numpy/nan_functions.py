@@ -27,7 +27,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.table import elementwise as rows
 from gpushard._ops.table import reductions
 from gpushard._ops.table.nan_moments import NANMEAN, NANSTD, NANVAR
-from gpushard._placement.public import public, public_like
+from gpushard._placement.public_functions import public, public_like
 from gpushard.dtypes import finfo, kind_of, real_of
 from gpushard.numpy import elementwise as ew
 from gpushard.numpy import statistical

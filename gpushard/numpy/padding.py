@@ -15,7 +15,7 @@ from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.bind import bind
 from gpushard._ops.table.manipulation import PAD
 from gpushard._placement.creation import asarray
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of, result_type
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

@@ -16,7 +16,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.table.polynomials import POLY, POLYDIV
 from gpushard._placement.arguments import as_value, host_data
 from gpushard._placement.creation import zeros, zeros_like
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import finfo, kind_of
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew

@@ -18,7 +18,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.row import Row
 from gpushard._ops.table import order_statistics as rows
 from gpushard._placement.arguments import host_data
-from gpushard._placement.public import public, public_like
+from gpushard._placement.public_functions import public, public_like
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy.statistical import weights_of

@@ -17,7 +17,7 @@ from gpushard._ops.axes import one_from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table.searching import ISIN
 from gpushard._ops.table.sets import COUNTS, INDICES, INVERSE, UNIQUE, Wish
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.numpy.data_type import result_type
 from gpushard.numpy.joining import concat
 from gpushard.numpy.manipulation import moveaxis

@@ -22,7 +22,7 @@ from gpushard._ops.bind import bind
 from gpushard._ops.scalars import is_number
 from gpushard._ops.table import sorting as rows
 from gpushard._placement.arguments import as_value, host_data, operands, settle
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard.dtypes import kind_of
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

@@ -13,7 +13,7 @@ from gpushard._functions.host_reads import concrete
 from gpushard._functions.shapes import check_dims
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import one_from_end
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 from gpushard.numpy.manipulation import part
 

@@ -17,7 +17,7 @@ from gpushard._functions.argument_checks import refuse_out
 from gpushard._functions.values import is_value
 from gpushard._ops.axes import from_end
 from gpushard._placement.arguments import host_data
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard.dtypes import kind_of, result_type, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

@@ -12,7 +12,7 @@ from gpushard._functions import special
 from gpushard._functions.docstrings import described
 from gpushard._ops.scalars import is_number
 from gpushard._placement.arguments import as_value, operands, settle
-from gpushard._placement.public import public, public_array
+from gpushard._placement.public_functions import public, public_array
 from gpushard.dtypes import finfo
 from gpushard.errors import ArgumentError
 from gpushard.special.ufuncs import binom

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._functions import index_bounds, indexing, masks
+from gpushard._functions import index_bounds, masks, nonzero_positions
 from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._ops.aval import Aval
 from gpushard._ops.index_arrays import Indexed
@@ -52,7 +52,7 @@ def reads(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return value
 
     monkeypatch.setattr(index_bounds, "concrete", fetched)
-    monkeypatch.setattr(indexing, "concrete", fetched)
+    monkeypatch.setattr(nonzero_positions, "concrete", fetched)
     monkeypatch.setattr(index_bounds, "at_hand", fetched_at_hand)
     monkeypatch.setattr(masks, "counts_of", noted(masks.counts_of))
     return seen

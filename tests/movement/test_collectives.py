@@ -10,8 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.collectives import (
+from gpushard._movement.block_collectives import (
     all_gather,
     all_reduce,
     all_to_all,
@@ -20,6 +19,7 @@ from gpushard._movement.collectives import (
     rows_of,
     tiling_over,
 )
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._runtime.runtime import Runtime
 from gpushard.testing.deferred import deferred
 from tests.share import seeds

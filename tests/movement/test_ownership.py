@@ -10,8 +10,8 @@ import pytest
 
 import gpushard as gs
 from gpushard._movement import ownership
+from gpushard._movement.block_collectives import tiling_over
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.collectives import tiling_over
 from gpushard.testing import runtime
 
 

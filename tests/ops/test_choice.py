@@ -14,7 +14,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._ops import choose
+from gpushard._ops import choose_split
 from gpushard._ops.aval import Aval
 from gpushard._ops.bind import bind
 from gpushard._ops.derived import derived
@@ -247,8 +247,8 @@ def test_operands_that_agree_stay_where_they_are() -> None:
 
 def test_axes_of_one_device_split_nothing() -> None:
     rule = parse("ij,jk->ik", [(8, 4), (4, 16)])
-    given = [choose.Given(None, None, 8)] * 2
-    found = choose.assignments(rule, gs.make_mesh((4, 1), ("x", "one")), given)
+    given = [choose_split.Given(None, None, 8)] * 2
+    found = choose_split.assignments(rule, gs.make_mesh((4, 1), ("x", "one")), given)
     assert len(found) == 4 and {axis for splits in found for own in splits for axis in own} == {"x"}
 
 
@@ -259,9 +259,9 @@ def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them
     with testing.runtime(host_devices=16):
         mesh = gs.make_mesh((2, 2, 2, 2), (*AXES, "s"))
     given = [
-        choose.Given(None, (("p",), ("q", "r")), 8),
-        choose.Given(None, ((), ("q",)), 8),
-        choose.Given(None, None, 8),
+        choose_split.Given(None, (("p",), ("q", "r")), 8),
+        choose_split.Given(None, ((), ("q",)), 8),
+        choose_split.Given(None, None, 8),
     ]
     operands = [*rule.operands, ()]
     rule = dataclasses.replace(rule, operands=tuple(operands))
@@ -284,12 +284,12 @@ def test_where_there_are_too_many_assignments_axes_stay_where_operands_have_them
         for p, q, r in itertools.product((("p",), ()), (0, 1, 2), (0, 1))
     ]
     for most, found in ((len(wanted["every"]), "every"), (len(wanted["used"]), "used")):
-        monkeypatch.setattr(choose, "MOST", most)
-        made = choose.assignments(rule, mesh, given)
+        monkeypatch.setattr(choose_split, "MOST", most)
+        made = choose_split.assignments(rule, mesh, given)
         assert len(made) == most and set(made) == wanted[found]
     for most in (len(wanted["used"]) - 1, 5):
-        monkeypatch.setattr(choose, "MOST", most)
-        assert choose.assignments(rule, mesh, given) == as_they_are[:most]
+        monkeypatch.setattr(choose_split, "MOST", most)
+        assert choose_split.assignments(rule, mesh, given) == as_they_are[:most]
 
 
 def test_what_must_be_whole_and_axes_of_one_device_get_none_then(
@@ -298,21 +298,23 @@ def test_what_must_be_whole_and_axes_of_one_device_get_none_then(
     rule = parse("ij->ij", [(8, 4)], "j")
     with testing.runtime(host_devices=4):
         mesh = gs.make_mesh((2, 2, 1), ("p", "q", "one"))
-    monkeypatch.setattr(choose, "MOST", 2)
-    given = [choose.Given(None, (("p", "one"), ("q",)), 8)]
-    assert choose.assignments(rule, mesh, given) == [(("p",), ()), ((), ())]
+    monkeypatch.setattr(choose_split, "MOST", 2)
+    given = [choose_split.Given(None, (("p", "one"), ("q",)), 8)]
+    assert choose_split.assignments(rule, mesh, given) == [(("p",), ()), ((), ())]
 
 
 @pytest.mark.parametrize("wanted", [None, (("p",),), (("q",),)])
 def test_a_choice_knows_whether_its_bytes_bring_the_result_where_it_is_wanted(wanted: Any) -> None:
     with testing.runtime(host_devices=4):
         mesh = gs.make_mesh((2, 2), ("p", "q"))
-        target = None if wanted is None else choose.Target(wanted, 8)
+        target = None if wanted is None else choose_split.Target(wanted, 8)
         on = {
-            name: choose.Given(gs.NamedSharding(mesh, gs.P(name)).tiling((8,)), ((name,),), 8)
+            name: choose_split.Given(gs.NamedSharding(mesh, gs.P(name)).tiling((8,)), ((name,),), 8)
             for name in ("p", "q")
         }
         for names in ("pp", "pq"):  # operands that agree, and such as do not
             operands = [on[name] for name in names]
             rule = elementwise([(8,)] * 2, (8,))
-            assert choose.choose(rule, [(mesh, operands)], target=target).aimed == bool(wanted)
+            assert choose_split.choose(rule, [(mesh, operands)], target=target).aimed == bool(
+                wanted
+            )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._ops import choose, rule
+from gpushard._ops import choose_split, rule
 from gpushard.errors import ArgumentError
 from gpushard.testing import runtime
 
@@ -21,8 +21,8 @@ def test_products_without_dims() -> None:
 def test_assignments_where_nothing_can_be_split() -> None:
     mesh = gs.AbstractMesh((4, 2), ("x", "y"))
     whole = rule.parse("ii->i", [(4, 4)], "i")
-    given = choose.Given(None, ((), ()), 8)
-    assert choose.assignments(whole, mesh, [given]) == [((),)]  # type: ignore[arg-type]
+    given = choose_split.Given(None, ((), ()), 8)
+    assert choose_split.assignments(whole, mesh, [given]) == [((),)]  # type: ignore[arg-type]
 
 
 def test_a_sum_of_nothing_over_split_rows_is_zero() -> None:

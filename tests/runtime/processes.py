@@ -18,13 +18,13 @@ signal.alarm(30)
 
 import numpy as np
 import gpushard as gs
-from gpushard._runtime import current
+from gpushard._runtime import current_runtime
 from gpushard._runtime.launch import room_on
 from gpushard.testing import gated
 from gpushard.testing.deferred import deferred
 
 gs.configure(host_devices=4, host_domains=2, host_workers=2, small_bytes=0, inline_bytes=0)
-rt = current.current()
+rt = current_runtime.current()
 mesh = gs.make_mesh((4,), "x")
 rows, columns = gs.NamedSharding(mesh, gs.P("x")), gs.NamedSharding(mesh, gs.P(None, "x"))
 VALUE = np.arange(64.0).reshape(8, 8)

@@ -47,7 +47,7 @@ READERS = {"zip", "len", "map", "enumerate", "any", "all", "max", "min"}
 
 DETACHED = """
 def _detached(claims):
-    from gpushard._runtime.memory import Claim
+    from gpushard._runtime.claims import Claim
     if isinstance(claims, list):
         return [_detached(c) for c in claims]
     claim = Claim()

@@ -15,9 +15,9 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.mesh import Mesh
-from gpushard._ops import choose
+from gpushard._ops import choose_split
 from gpushard._ops.aval import Aval
-from gpushard._ops.choose import Given, Price
+from gpushard._ops.choose_split import Given, Price
 from gpushard._ops.committed import is_committed
 from gpushard._ops.gather_guard import watched
 from gpushard._ops.operand import Hosted, Scalar, Sharded, in_memory
@@ -40,7 +40,7 @@ class Local(Strategy):
 
     def price(self, case: Case) -> Price:
         """Price what operands receive, and the result."""
-        return choose.local
+        return choose_split.local
 
     def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
         """Return the splits of the first operand, if the result keeps them."""

@@ -26,7 +26,7 @@ from gpushard._movement.planning.windows import started
 from gpushard._movement.rearrange import rearrange
 from gpushard._movement.reshard import WindowMover, move, window_to
 from gpushard._movement.update import Overlay, overlay_of, overlay_of_single, rewrite, touched_by
-from gpushard._ops.choose import sharding_of
+from gpushard._ops.choose_split import sharding_of
 from gpushard._ops.committed import common_devices, common_memory, is_committed
 from gpushard._ops.operand import (
     Operand,

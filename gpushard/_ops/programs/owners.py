@@ -22,7 +22,7 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import holdings
-from gpushard._ops.choose import Given, Price
+from gpushard._ops.choose_split import Given, Price
 from gpushard._ops.operand import Sharded
 from gpushard._ops.programs.bring import lacking
 from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of

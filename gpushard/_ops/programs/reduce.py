@@ -21,11 +21,11 @@ import numpy as np
 from gpushard._frozen import dataclass
 from gpushard._geometry.free_boxes import tiling_from_indices
 from gpushard._geometry.tiling import Tiling, block_edges
+from gpushard._movement.block_collectives import all_reduce, reduce_scatter, rows_of, tiling_over
 from gpushard._movement.buffer import ShardedBuffer
-from gpushard._movement.collectives import all_reduce, reduce_scatter, rows_of, tiling_over
 from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.aval import Aval, Dtype
-from gpushard._ops.choose import Price, Prices
+from gpushard._ops.choose_split import Price, Prices
 from gpushard._ops.merge_in_order import InOrder
 from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched, launched_merges

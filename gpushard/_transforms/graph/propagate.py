@@ -34,7 +34,7 @@ from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import devices_of
 from gpushard._ops.aval import Aval
-from gpushard._ops.choose import Given, assignments, sharding_of
+from gpushard._ops.choose_split import Given, assignments, sharding_of
 from gpushard._ops.gather_guard import watched
 from gpushard._ops.operand import Literal, Sharded
 from gpushard._ops.programs.bring import lacking

@@ -9,7 +9,7 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions.shapes import as_shape
 from gpushard._ops.axes import from_end
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 from gpushard.numpy.indexing import take
 from gpushard.numpy.manipulation import moveaxis

@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, overload
 from gpushard._array import Array
 from gpushard._ops.bind import bind
 from gpushard._ops.table import linalg as rows
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 
 __all__ = [

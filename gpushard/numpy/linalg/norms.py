@@ -22,7 +22,7 @@ from gpushard._ops.table.contractions import EINSUM, LETTERS
 from gpushard._ops.table.linalg import INV
 from gpushard._ops.table.reductions import COUNT_NONZERO
 from gpushard._placement.arguments import as_value
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.dtypes import kind_of, real_of, wide
 from gpushard.errors import ArgumentError, ArgumentTypeError
 from gpushard.numpy import elementwise as ew

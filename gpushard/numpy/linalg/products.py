@@ -12,7 +12,7 @@ from gpushard._functions.linear_algebra import check_precision
 from gpushard._ops.axes import one_from_end
 from gpushard._placement.arguments import as_value, settle
 from gpushard._placement.creation import ones_like
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard.errors import ArgumentError
 from gpushard.numpy import linear_algebra
 from gpushard.numpy.linalg.solving import inv

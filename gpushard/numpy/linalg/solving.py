@@ -23,7 +23,7 @@ from gpushard._ops.axes import from_end
 from gpushard._ops.bind import bind
 from gpushard._ops.table import linalg as rows
 from gpushard._placement.arguments import as_value, operands, settle
-from gpushard._placement.public import public
+from gpushard._placement.public_functions import public
 from gpushard._typing import Shape
 from gpushard.errors import ArgumentError
 from gpushard.numpy import elementwise as ew

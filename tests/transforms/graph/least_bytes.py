@@ -17,7 +17,7 @@ import numpy as np
 import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import lax, testing
-from gpushard._ops.choose import Given, assignments, sharding_of
+from gpushard._ops.choose_split import Given, assignments, sharding_of
 from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._transforms.graph.costs import received as moved_by
