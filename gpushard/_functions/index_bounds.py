@@ -12,7 +12,6 @@ import numpy as np
 
 from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.host_reads import at_hand, concrete
-from gpushard._functions.index_parsing import ParsedIndex
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.basic_index import out_of_bounds
 from gpushard._ops.bind import bind
@@ -141,19 +140,6 @@ def unravelled(at: Positions, shape: Shape) -> list[Positions]:
         dims.append(at % size)
         at = at // size
     return dims[::-1]
-
-
-def unwrapped(
-    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None
-) -> list[Positions]:
-    """Move negative positions out of bounds, or to 0 if the mode clips; masks stay as they are."""
-    new = list[Positions]()
-    dim = 0  # number of the indexed dim
-    for array, is_mask in zip(arrays, parsed.masks, strict=True):
-        size = 0 if is_mask else parsed.of[parsed.dims[dim]]
-        dim += max(array.ndim, 1) if is_mask else 1
-        new.append(array if is_mask else unwrapped_positions(array, size, mode))
-    return new
 
 
 def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions:

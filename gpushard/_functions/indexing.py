@@ -17,6 +17,7 @@ from gpushard._functions.index_bounds import (
     check_positions,
     has_traced,
     inside,
+    unwrapped_positions,
 )
 from gpushard._functions.index_parsing import ParsedIndex, parse
 from gpushard._functions.masks import is_in_place, select_true
@@ -146,3 +147,16 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
             argument="index",
             shapes=shapes,
         ) from None
+
+
+def unwrapped(
+    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None
+) -> list[Positions]:
+    """Move negative positions out of bounds, or to 0 if the mode clips; masks stay as they are."""
+    new = list[Positions]()
+    dim = 0  # number of the indexed dim
+    for array, is_mask in zip(arrays, parsed.masks, strict=True):
+        size = 0 if is_mask else parsed.of[parsed.dims[dim]]
+        dim += max(array.ndim, 1) if is_mask else 1
+        new.append(array if is_mask else unwrapped_positions(array, size, mode))
+    return new

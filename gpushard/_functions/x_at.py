@@ -11,7 +11,7 @@ from typing import Any, Generic, cast
 
 import numpy as np
 
-from gpushard._functions import index_bounds, indexing
+from gpushard._functions import indexing
 from gpushard._functions.assigned_values import as_operand, converted
 from gpushard._functions.docstrings import described
 from gpushard._functions.index_bounds import MODES, Positions
@@ -226,9 +226,7 @@ class At(Generic[Array]):
                 mode=mode,
             )
         parsed, arrays = parse(self._x.shape, self._index, mode)
-        return parsed, arrays if wrap or not arrays else index_bounds.unwrapped(
-            parsed, arrays, mode
-        )
+        return parsed, arrays if wrap or not arrays else indexing.unwrapped(parsed, arrays, mode)
 
     def _combined(self, ufunc: np.ufunc, value: Any, hints: dict[str, Any]) -> Array:
         return self._updated(ufunc, value, *_modes(hints))
