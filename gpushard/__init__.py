@@ -1,7 +1,7 @@
 """Arrays that span devices, move between layouts at memory speed, and behave like NumPy.
 
 A mesh is a grid of devices with named axes. A sharding says which mesh axes split which dims of an
-array. Operations run where their operands lie, and results stay there:
+array. Operations run on the devices of their operands, and results stay there:
 
 >>> import numpy as np
 >>> import gpushard as gs

@@ -1,6 +1,6 @@
 """Settings that programs change while they run, by the names of `jax.config`.
 
-`gpushard.config` has the functions for users. Other modules `offer` their settings by name.
+`gpushard.config` has the public functions. Other modules register settings here with `offer`.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class Option:
         self.get: Callable[[], Any] = self._here.get
 
     def set(self, value: Any) -> None:
-        """Change the value for all threads; `with` blocks keep theirs."""
+        """Change the value for all threads; active `with` blocks keep their own values."""
         self.get = functools.partial(self._here.get, value)
 
     @contextlib.contextmanager
     def within(self, value: Any) -> Iterator[None]:
-        """Override the value in a `with` block."""
+        """Override the value in this thread within a `with` block."""
         token = self._here.set(value)
         try:
             yield
@@ -47,15 +47,16 @@ def offer(name: str, read: Callable[[], Any], write: Callable[[Any], object]) ->
     """Let users read and change a value by name.
 
     Args:
-      name: the name, without "jax_".
-      read: returns the value.
-      write: changes it; raises `ConfigurationError` for an invalid value.
+      name: the name of the setting, without "jax_".
+      read: a function that returns the value.
+      write: a function that changes the value. It raises `ConfigurationError` if the new value is
+        invalid.
     """
     _OFFERED[name] = read, write
 
 
 def offer_flag(name: str, option: Option) -> None:
-    """Let users read and change an option by name; it is True or False."""
+    """Let users read and change a boolean option by name."""
 
     def write(value: Any) -> None:
         if value not in (True, False):
@@ -145,18 +146,18 @@ _noted: dict[str, Any] = {}
 
 
 def update(name: str, val: Any) -> None:
-    """Change a setting, for all threads.
+    """Change a setting for all threads.
 
-    Names are those of `jax.config` and of `Settings`. Change settings of devices before you use the
-    first device. Settings of JAX's compiler have no effect.
+    You can change the fields of `Settings` and the settings of `jax.config`. Change settings of
+    devices before you use the first device. Settings of JAX's compiler have no effect.
 
     Args:
-      name: the setting, with or without "jax_" in front.
-      val: its new value.
+      name: the name of the setting; a prefix "jax_" may be left out.
+      val: the new value of the setting.
 
     Raises:
       UnknownSettingError: there is no such setting.
-      ConfigurationError: the value is invalid, or the setting cannot change.
+      ConfigurationError: the value is invalid, or the setting cannot change any more.
 
     >>> import gpushard as gs
     >>> gs.config.update("jax_log_compiles", True)
@@ -178,7 +179,7 @@ def update(name: str, val: Any) -> None:
 
 
 def read(name: str) -> Any:
-    """Return the value of a setting; None for an unset one without effect.
+    """Return the value of a setting; None for a setting without effect that nobody has set.
 
     Args:
       name: the setting, with or without "jax_" in front.
@@ -197,7 +198,7 @@ def read(name: str) -> Any:
 
 
 def values() -> Mapping[str, Any]:
-    """Return the values of all settings by their names in JAX."""
+    """Return the values of all settings, keyed by the names that JAX uses."""
     names = sorted({*_OFFERED, *_FIXED, *_WITHOUT_EFFECT})
     return {f"jax_{name}": read(name) for name in names}
 

@@ -1,6 +1,7 @@
-"""Settings, read once from the environment or from `configure()`, and the names of `jax.config`.
+"""Read and change settings, by the names of gpushard and of `jax.config`.
 
-No other module reads the environment.
+Settings come from environment variables such as `GPUSHARD_HOST_DEVICES`, which are read once, and
+from `configure()`. No other module reads the environment.
 
 >>> Settings.from_environment({"GPUSHARD_HOST_DEVICES": "4"}).host_devices
 4
@@ -49,38 +50,43 @@ _SHARED = 64
 a tenth of the time."""
 
 _LIGHT = 8
-"""`light_bytes` in multiples of `inline_bytes`: a thread writes that many bytes in the time that
-it takes to wake a worker and then the caller that waits for it."""
+"""`light_bytes` in multiples of `inline_bytes`. A thread writes that many bytes in the time that it
+takes to wake a worker, and then the waiting caller.
+"""
 
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @dataclasses.dataclass(frozen=True)
 class Settings:
-    """All settings, with their defaults."""
+    """All settings, as immutable fields; `configure` changes them."""
 
     backend: str | None = None
-    """The backend, "host" or "cuda"; None takes CUDA if there is a driver and a GPU, else the
-    host."""
+    """The backend, "host" or "cuda"; None means CUDA if there are a driver and a GPU, else the
+    host.
+    """
 
     gpus: tuple[int, ...] | None = None
-    """Which GPUs to use, by CUDA's numbers, in this order; None means all."""
+    """The GPUs to use, as CUDA numbers them, in this order; None means all."""
 
     partitions: int | tuple[int, ...] = 1
-    """The number of devices on each GPU; a tuple has a number for each GPU used."""
+    """The number of parts of each GPU, each of which is a device; a tuple has a number per GPU in
+    use.
+    """
 
     partition_mode: str = "stream"
-    """What each part of a GPU has: "stream" gives it a stream and a quota, "green" also its own
-    multiprocessors."""
+    """What a part of a GPU has for itself: "stream" means a stream and a memory quota, "green" also
+    a share of the multiprocessors.
+    """
 
     separate_domains: bool = False
-    """Treat each part of a GPU as a separate memory domain, for tests."""
+    """Whether each part of a GPU counts as a memory domain of its own; for tests."""
 
     pinned_bytes: int = 256 << 20
-    """The most pinned host memory per GPU for copies from and to the host."""
+    """The most bytes of page-locked host memory per GPU, for copies from and to the host."""
 
     slab_bytes: int = 256 << 20
-    """The least size of the slabs in which device memory is allocated from the driver."""
+    """gpushard allocates device memory from the driver in pieces of at least this many bytes."""
 
     host_devices: int = 8
     """The number of virtual devices of the host backend."""
@@ -89,23 +95,29 @@ class Settings:
     """The number of memory domains of the host devices; devices of one domain share memory."""
 
     host_workers: int | None = None
-    """Worker threads of the host backend; None means one per core, at least two."""
+    """The number of worker threads of the host backend; None means one per core, at least two."""
 
     blas_threads: int | None = None
-    """Threads for each of several calls of NumPy's linear algebra at once on the host backend; None
-    divides the library's own number by the calls, 0 leaves it unchanged."""
+    """On the host backend, the threads of each call to NumPy's linear algebra when several calls
+    run at once. None divides the number that the library uses by the number of calls; 0 leaves the
+    library's number unchanged.
+    """
 
     memory_limit: int | None = None
-    """Quota of each device in bytes; None means no limit."""
+    """The memory quota of each device in bytes; None means no limit."""
 
     inline_bytes: int = 1 << 20
-    """Host work that touches fewer bytes than this runs in the caller; see `shared_bytes`."""
+    """On the host backend, work that touches fewer bytes than this runs in the calling thread; see
+    `shared_bytes`.
+    """
 
     small_bytes: int = 64 << 10
-    """Host shards smaller than this are not pooled."""
+    """On the host backend, memory of shards with fewer bytes than this is not cached for new
+    arrays.
+    """
 
     queue_limit: int = 1024
-    """The most items that a stream queues; submitting more waits."""
+    """The most work items that wait in the queue of a stream; a call that submits more waits."""
 
     engine_bytes: int = 1 << 20
     """Copy engines move dense boxes of at least this many bytes between GPUs, or between a GPU and
@@ -117,31 +129,37 @@ class Settings:
     other's memory, "always" all, "never" none."""
 
     cuda_graphs: bool = True
-    """Replay consecutive kernels of a traced function on a GPU as one CUDA graph."""
+    """Whether consecutive kernels of a traced function run on a GPU as one CUDA graph."""
 
     plan_cache_bytes: int = 64 << 20
-    """The most bytes of cached movement plans."""
+    """The most bytes that cached plans of array movements take in host memory."""
 
     relay_bytes: int = 2 << 20
-    """Bytes that a domain could receive in the latency of one item of work. Plans use it to decide
-    whether receivers pass on data that many need. 0 always passes on if that spreads the load."""
+    """The bytes that a memory domain can receive during the latency of one work item. If many
+    domains need the same data, plans use this number to decide whether a receiver passes the data
+    on to others. 0 means always, if that spreads the load.
+    """
 
     large_move_bytes: int = 64 << 20
     """`gather_guard` watches for operations that move more bytes than this because the shardings of
     their operands disagree."""
 
     compiler: str = "cc"
-    """The C compiler for kernels of traced functions on the host. If it is empty, or there is no
-    such compiler, kernels call NumPy's functions on tiles. A compiler that fails is logged."""
+    """The command of the C compiler for kernels of traced functions on the host. If it is "" or
+    does not exist, kernels call NumPy's functions on tiles of the arrays. If it fails, gpushard
+    logs that.
+    """
 
     check: bool = False
-    """Watch every use of memory and raise `RaceError` if two uses are not ordered; slow."""
+    """Whether to watch every use of memory, and raise `RaceError` if two uses are not ordered;
+    slow.
+    """
 
     enable_checks: bool = False
-    """Check arrays that the library builds internally as if a user had built them."""
+    """Whether to check arrays that gpushard builds internally like arrays that you build."""
 
     parallel_functions_output_gda: bool = False
-    """Make `pjit` return `GlobalDeviceArray`s."""
+    """Whether `pjit` returns `GlobalDeviceArray`s."""
 
     def __post_init__(self) -> None:
         """Reject invalid values, naming the setting and the fix."""
@@ -171,26 +189,31 @@ class Settings:
 
     @property
     def shared_bytes(self) -> int:
-        """Bytes below which host work for several devices runs in the caller.
+        """Below this number of bytes, host work for several devices runs in the calling thread.
 
-        Idle workers help, so this takes one hand-off or none, instead of one per device.
+        Idle workers help the calling thread. So this takes one hand-off between threads or none,
+        instead of one per device.
         """
         return _SHARED * self.inline_bytes
 
     @property
     def light_bytes(self) -> int:
-        """Bytes below which host work of one device that only writes runs in the caller."""
+        """Below this number of bytes, host work that only writes runs in the calling thread.
+
+        For work of a single device; `shared_bytes` is for several.
+        """
         return _LIGHT * self.inline_bytes
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Settings:
-        """Read the settings that the environment names.
+        """Read the settings from environment variables.
 
         Args:
-          environment: variables by name; the process's own by default.
+          environment: a mapping from names to values of variables; by default those of this
+            process.
 
         Returns:
-          Settings; those without a variable have their defaults.
+          The settings. A setting without a variable has its default.
 
         Raises:
           ConfigurationError: a variable cannot be read, or its value is invalid.
@@ -208,10 +231,10 @@ class Settings:
 
 
 def cache_home(environment: Mapping[str, str] = os.environ) -> str | None:
-    """Return the folder that the user has set for caches; None for the default.
+    """Return the folder for caches from `XDG_CACHE_HOME`; None if it is not set.
 
     Args:
-      environment: variables by name; the process's own by default.
+      environment: a mapping from names to values of variables; by default those of this process.
     """
     return environment.get("XDG_CACHE_HOME") or None
 
@@ -220,7 +243,7 @@ def is_colorless(environment: Mapping[str, str] = os.environ) -> bool:
     """Test whether the user has turned colours off, or the terminal has none.
 
     Args:
-      environment: variables by name; the process's own by default.
+      environment: a mapping from names to values of variables; by default those of this process.
 
     >>> is_colorless({"NO_COLOR": "1"}), is_colorless({"TERM": "xterm-256color"})
     (True, False)
@@ -229,7 +252,7 @@ def is_colorless(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 def parse_bytes(text: str) -> int:
-    """Read a number of bytes such as `"512M"`.
+    """Convert a text such as `"512M"` to a number of bytes.
 
     Args:
       text: digits and an optional K, M, G or T (powers of 1024), with or without "B" or "iB".
@@ -301,7 +324,7 @@ def _check_partitions(partitions: object, gpus: tuple[int, ...] | None) -> None:
 
 
 def check_partition_count(partitions: tuple[int, ...], gpus: int) -> None:
-    """Check that a tuple of partitions has a number for each GPU used."""
+    """Check that a tuple of partitions has a number for each GPU in use."""
     if len(partitions) != gpus:
         raise ConfigurationError(
             f"partitions={partitions!r} has {len(partitions)} numbers for {gpus} GPUs; give one "

@@ -1,8 +1,8 @@
 """Types of elements, including those of `ml_dtypes`: bfloat16, float8 and others.
 
 NumPy stores such elements and computes with them, but does not treat them as numbers. Their kind is
-"V", and few of them promote with other types. This module adds these rules. It does not import
-`ml_dtypes`: an array of such a type shows that the package is installed.
+"V", and most do not promote with other types. This module adds these rules. It imports `ml_dtypes`
+only when a program uses one of its types.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ NAMES = (
 
 
 class extended(np.generic):
-    """The abstract type of elements that are not numbers, for `issubdtype`; as in `jax.dtypes`."""
+    """The abstract dtype of elements other than numbers, such as random keys, for `issubdtype`."""
 
 
 class prng_key(extended):
-    """The abstract type of random keys, for `issubdtype`; as `jax.dtypes.prng_key`."""
+    """The abstract dtype of random keys, for `issubdtype`."""
 
 
 _ABSTRACT: dict[str, type] = {
@@ -66,7 +66,7 @@ def is_installed() -> bool:
 
 
 def named(name: str) -> Any:
-    """Return the scalar type of a name in `NAMES`."""
+    """Return the scalar type with a name in `NAMES`, such as "bfloat16"."""
     return getattr(importlib.import_module("ml_dtypes"), name)
 
 
@@ -77,7 +77,7 @@ def is_custom(dtype: Dtype) -> bool:
 
 @functools.lru_cache(maxsize=256)
 def kind_of(dtype: Dtype) -> str:
-    """Return the letter of a kind of numbers, as NumPy's `dtype.kind` does for its own types.
+    """Return the letter of the kind of a dtype, such as "f" for floats, like NumPy's `dtype.kind`.
 
     >>> kind_of(np.dtype("int8"))
     'i'
@@ -89,7 +89,7 @@ def kind_of(dtype: Dtype) -> str:
 
 @functools.lru_cache(maxsize=256)
 def wide(dtype: Dtype) -> Dtype:
-    """Return the type that sums are accumulated in: single precision for narrower floats.
+    """Return the dtype in which sums are accumulated: float32 for narrower floats, else unchanged.
 
     >>> wide(np.dtype("float16")), wide(np.dtype("int8"))
     (dtype('float32'), dtype('int8'))
@@ -98,7 +98,7 @@ def wide(dtype: Dtype) -> Dtype:
 
 
 def real_of(dtype: Dtype) -> Dtype:
-    """Return the type of the parts of a complex type; any other type unchanged.
+    """Return the dtype of the real part of a complex dtype; return any other dtype unchanged.
 
     >>> real_of(np.dtype("complex64")), real_of(np.dtype("int8"))
     (dtype('float32'), dtype('int8'))
@@ -107,17 +107,17 @@ def real_of(dtype: Dtype) -> Dtype:
 
 
 def summed(dtype: Dtype) -> Dtype | None:
-    """Return the type in which small integers of `ml_dtypes` are summed; None for NumPy's own."""
+    """Return the dtype in which integers of `ml_dtypes` are summed; None for NumPy's own dtypes."""
     if not is_custom(dtype):
         return None
     return {"i": np.dtype(np.int64), "u": np.dtype(np.uint64)}.get(kind_of(dtype))
 
 
 def element(number: Any, dtype: Dtype) -> Any:
-    """Return a number as an element of a type.
+    """Convert a number to an element of a dtype.
 
     Raises:
-      OverflowError: an integer does not fit.
+      OverflowError: the dtype cannot hold the integer.
     """
     if is_custom(dtype) and type(number) is int and kind_of(dtype) == "f":
         number = float(number)  # these types refuse large integers
@@ -125,16 +125,16 @@ def element(number: Any, dtype: Dtype) -> Any:
 
 
 def result_type(*operands: Any) -> Dtype:
-    """Return the common type of operands, by NumPy's rules; by JAX's for types of `ml_dtypes`.
+    """Return the dtype to which operands promote: NumPy's rules, or JAX's for `ml_dtypes`.
 
-    With narrow floats, Python numbers and integers take their type. bfloat16 with float16 gives
-    float32.
+    A narrow float and an integer or a Python number promote to that float. bfloat16 and float16
+    promote to float32.
 
     Args:
-      *operands: types, Python's types and numbers, and arrays.
+      *operands: dtypes, Python types, numbers and arrays.
 
     Raises:
-      ArgumentTypeError: they have no common type.
+      ArgumentTypeError: the operands have no common dtype.
 
     >>> result_type(np.dtype("float32"), 1.0)
     dtype('float32')
@@ -174,10 +174,10 @@ _CASTINGS = ("no", "equiv", "safe", "same_kind", "unsafe")
 
 
 def check_casting(casting: Any) -> None:
-    """Check that `casting` is one of NumPy's modes.
+    """Check that `casting` is one of NumPy's modes, such as "safe".
 
     Raises:
-      ArgumentError: it is not.
+      ArgumentError: `casting` is unknown.
     """
     if casting not in _CASTINGS:
         raise ArgumentError.refusing(
@@ -186,15 +186,17 @@ def check_casting(casting: Any) -> None:
 
 
 def can_cast(dtype: Dtype, to: Dtype, casting: Any = "safe") -> bool:
-    """Test whether a type can be converted to another; types of `ml_dtypes` by their kinds.
+    """Test whether a dtype can be converted to another.
+
+    For dtypes of `ml_dtypes`, the kinds of both dtypes decide.
 
     Args:
-      dtype: the type to convert.
-      to: the new type.
+      dtype: the dtype to convert.
+      to: the new dtype.
       casting: the allowed conversions, as in `numpy.can_cast`.
 
     Raises:
-      ArgumentError: NumPy has no such `casting`.
+      ArgumentError: `casting` is unknown.
     """
     check_casting(casting)
     if prng_key in (dtype.type, to.type):
@@ -205,10 +207,10 @@ def can_cast(dtype: Dtype, to: Dtype, casting: Any = "safe") -> bool:
 
 
 def finfo(dtype: Dtype) -> Any:
-    """Return the limits of a type of floats.
+    """Return the limits of a floating-point dtype, as `numpy.finfo` does.
 
     Raises:
-      ValueError: the type has no floats.
+      ValueError: the dtype is not a floating-point dtype.
     """
     if is_custom(dtype):
         return importlib.import_module("ml_dtypes").finfo(dtype)
@@ -216,10 +218,10 @@ def finfo(dtype: Dtype) -> Any:
 
 
 def iinfo(dtype: Dtype) -> Any:
-    """Return the limits of a type of integers.
+    """Return the limits of an integer dtype, as `numpy.iinfo` does.
 
     Raises:
-      ValueError: the type has no integers.
+      ValueError: the dtype is not an integer dtype.
     """
     if is_custom(dtype):
         return importlib.import_module("ml_dtypes").iinfo(dtype)
@@ -233,11 +235,11 @@ def issubdtype(arg1: Any, arg2: Any) -> bool:
     `numpy.generic`.
 
     Args:
-      arg1: a type or an array.
-      arg2: a type, or an abstract type of scalars.
+      arg1: a dtype or an array.
+      arg2: a dtype, or an abstract scalar type such as `numpy.floating`.
 
     Raises:
-      ArgumentTypeError: one of them is not a type.
+      ArgumentTypeError: an argument is not a dtype.
 
     >>> issubdtype(np.float32, np.floating), issubdtype("int8", np.unsignedinteger)
     (True, False)
@@ -271,14 +273,14 @@ def _is_abstract(x: Any) -> bool:
 
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
-    """Return the dtype that arrays of a type have; unlike in JAX, 64-bit types are not narrowed.
+    """Convert a type to a dtype; unlike in JAX, 64-bit dtypes are not narrowed.
 
     Args:
-      dtype: a type, or the name of one.
-      allow_extended_dtype: whether the type may be that of random keys.
+      dtype: a dtype, a Python or NumPy type, or the name of a dtype.
+      allow_extended_dtype: whether the dtype may be that of random keys.
 
     Raises:
-      ArgumentTypeError: `dtype` is not a type.
+      ArgumentTypeError: `dtype` cannot be converted to a dtype.
 
     >>> canonicalize_dtype("float64")
     dtype('float64')
@@ -295,10 +297,10 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Return the number of bits of an element.
+    """Return the number of bits of an element of a dtype.
 
     Args:
-      dtype: a type.
+      dtype: a dtype.
 
     >>> itemsize_bits(np.int8)
     8
@@ -308,10 +310,10 @@ def itemsize_bits(dtype: Any) -> int:
 
 
 def scalar_type_of(x: Any) -> type:
-    """Return the Python type for the elements of a number, an array or a type.
+    """Return the Python type that corresponds to the elements of a number, an array or a dtype.
 
     Args:
-      x: the number, the array or the type.
+      x: the number, the array or the dtype.
 
     Raises:
       ArgumentTypeError: the elements are not numbers.

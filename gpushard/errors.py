@@ -1,7 +1,7 @@
-"""Typed errors: one tree of classes, each also the built-in error that a user would catch.
+"""Define the errors that gpushard raises; each class is also a built-in error, such as ValueError.
 
-A message names the argument, the sizes that clash and the fix. Attributes have the same facts, so
-programs need not parse the text.
+A message names the argument, the sizes that do not match, and the fix. The attributes of an error
+have the same facts, so programs need not parse its text.
 
 >>> try:
 ...     raise ShardingError("spec P('z') names no axis of the mesh", argument="spec", axis="z")
@@ -21,7 +21,7 @@ class GpushardError(Exception):
     """Base of every error that gpushard raises.
 
     Args:
-      message: what happened, where, the sizes, and the fix.
+      message: a text that says what happened, where, with which sizes, and how to fix it.
       **facts: the facts of the message by name; each becomes an attribute.
     """
 
@@ -33,7 +33,7 @@ class GpushardError(Exception):
     def refusing(
         cls, argument: str, value: object, why: str, function: str = "", **facts: Any
     ) -> Self:
-        """Return the error for a refused value of an argument, with both as its facts.
+        """Make the error for an invalid argument; its name and its value become attributes.
 
         >>> error = ArgumentError.refusing("k", 7, "is out of range; use 0 to 4", "topk", size=4)
         >>> error, error.argument, error.value, error.k
@@ -65,11 +65,11 @@ class TreeError(GpushardError, ValueError):
 
 
 class NoLeavesError(TreeError, TypeError):
-    """A reduction got a pytree without leaves and no first value."""
+    """A reduction got a pytree without leaves, and no initial value."""
 
 
 class MeshError(GpushardError, ValueError):
-    """A mesh is malformed: repeated devices or axis names, sizes that do not multiply out."""
+    """A mesh is malformed: a device or a name is repeated, or sizes do not match the devices."""
 
 
 class ShardingError(GpushardError, ValueError):
@@ -77,11 +77,11 @@ class ShardingError(GpushardError, ValueError):
 
 
 class UnstackedError(ShardingError, RuntimeError):
-    """A sharding unstacks a dim of the array where shards must have all dims."""
+    """A function needs shards with all dims of the array, but the sharding unstacks a dim."""
 
 
 class ParseError(GpushardError, ValueError):
-    """A text cannot be parsed; `position` is the place of the error."""
+    """A text cannot be parsed; `position` is the index in the text where parsing stopped."""
 
 
 class ImmutableError(GpushardError, RuntimeError):
@@ -109,31 +109,35 @@ class ArgumentTypeError(GpushardError, TypeError):
 
 
 class NamedDimsError(GpushardError, TypeError):
-    """An operation does not support mapped operands."""
+    """An operation does not support operands of a mapped function."""
 
 
 class TracedValueError(GpushardError, TypeError):
     """A traced or mapped function reads the elements or the place of a traced value.
 
-    `arg` is the argument of the function that the value comes from, and `line` the line of the
-    function that reads it. Using a traced value after its function has returned raises it too.
+    `arg` is the argument of the function from which the value was computed, and `line` the line of
+    the function that reads it. Using a traced value after its function has returned raises this
+    error, too.
     """
 
 
 class TracedBoolError(TracedValueError):
-    """Python's `if`, `while`, `and` or `not` needs the value of a traced value."""
+    """Python's `if`, `while`, `and` or `not` needs the elements of a traced value."""
 
 
 class TracedIntegerError(TracedValueError):
-    """Python, or a size, needs an integer and got a traced value."""
+    """A Python integer is needed, for example as a size, and a traced value was given."""
 
 
 class TracedArrayError(TracedValueError):
-    """NumPy, or a function that needs the place of data, got a traced value."""
+    """NumPy, or a function that needs the devices of an array, got a traced value."""
 
 
 class TracedArgumentError(TracedArrayError, ArgumentError):
-    """An array is built from shards that are traced values: also a ValueError, as in JAX."""
+    """A function that builds an array from shards got traced values.
+
+    As in JAX, the error is also a `ValueError`.
+    """
 
 
 class ConcretizationError(TracedValueError):
@@ -145,17 +149,17 @@ class TraceContextError(GpushardError, RuntimeError):
 
 
 class UnboundAxisError(GpushardError, NameError):
-    """A collective names an axis that no enclosing function maps."""
+    """A collective names an axis over which no enclosing function is mapped."""
 
 
 class ArgumentRangeError(GpushardError, OverflowError):
-    """A number is out of range for its new dtype."""
+    """A number is out of range for the dtype to which it is converted."""
 
 
 class LinearAlgebraError(GpushardError, LinAlgError):
-    """A matrix has no inverse, no Cholesky factor, or an iteration did not converge.
+    """A matrix has no inverse or no Cholesky factor, or an iteration did not converge.
 
-    Small arrays raise it at the call. Large ones are computed later: reading the result raises an
+    Small arrays raise it at the call. Large arrays are computed later: reading the result raises an
     `ExecutionError` with this error as its cause. On GPUs such results are NaN or infinite instead.
     """
 
@@ -181,21 +185,21 @@ class DeletedShardsError(DeletedArrayError, ValueError):
 
 
 class UnsupportedError(GpushardError, NotImplementedError):
-    """A request has no meaning here; the message names the alternative."""
+    """gpushard does not support the request; the message names an alternative."""
 
 
 class TransferGuardError(GpushardError, RuntimeError):
-    """A transfer guard forbids this copy between host and device."""
+    """A transfer guard or `gather_guard` forbids this copy."""
 
 
 class ExecutionError(GpushardError, RuntimeError):
-    """The work that computes an array failed; `__cause__` has the first error."""
+    """The work that computes an array failed; `__cause__` is the error that occurred first."""
 
 
 class CallbackError(GpushardError, RuntimeError):
-    """A callback raised, or returned another result than declared; `__cause__` has its error.
+    """A callback raised an error, which is `__cause__`, or returned another result than declared.
 
-    `others` has the errors of earlier callbacks that failed since the last barrier.
+    `others` lists the errors of earlier callbacks that failed since the last `effects_barrier()`.
     """
 
 
@@ -208,21 +212,21 @@ class ExportError(GpushardError, BufferError):
 
 
 class ProtocolError(GpushardError, AttributeError):
-    """An object does not support a requested protocol."""
+    """An object does not support a protocol that is needed, such as DLPack."""
 
 
 class RaceError(GpushardError, RuntimeError):
-    """Two uses of the same memory are not ordered, or memory is used after its release."""
+    """Two uses of the same memory are not ordered, or memory is used after it was released."""
 
 
 class OutOfMemoryError(GpushardError, MemoryError):
-    """A device has no room for an allocation within its quota."""
+    """A device has too little free memory for an allocation, or its quota allows no more."""
 
 
 class ReentrantCallError(GpushardError, RuntimeError):
     """A signal handler or a finalizer used gpushard in the middle of a call on its own thread.
 
-    Let handlers set a flag, or write to a pipe, and do the work where the program reads it.
+    Let the handler only set a flag or write to a pipe, and do the work where the program reads it.
     """
 
 
@@ -233,7 +237,7 @@ class FileFormatError(GpushardError, ValueError):
 class FileAccessError(FileFormatError, OSError):
     """The system cannot read or write a file: it is missing, or the disk is full.
 
-    `errno` is that of the system's error; `__cause__` has that error.
+    `__cause__` is the error of the system, and `errno` its number.
     """
 
     def __init__(self, message: str, **facts: Any) -> None:

@@ -1,9 +1,9 @@
-"""Record traces: named spans of a program's work over time. Names are those of `jax.profiler`.
+"""Record traces: named spans of a program's work over time, under the names of `jax.profiler`.
 
 A trace is a file `gpushard.trace.json` in the Trace Event Format. Open it in
-https://ui.perfetto.dev or `chrome://tracing`. Beside your own spans it has those of gpushard:
-values read from devices (`Array._value`), `copy_to_host_async`, and tracing, compilation and calls
-of traced functions.
+https://ui.perfetto.dev or `chrome://tracing`. In addition to your spans, it has spans of gpushard:
+reads of values from devices (`Array._value`), `copy_to_host_async`, and tracing, compilation and
+calls of traced functions.
 
 >>> import json, os, tempfile
 >>> import gpushard as gs
@@ -70,11 +70,11 @@ hold_while_forking(_lock)
 
 
 class TraceAnnotation(contextlib.ContextDecorator):
-    """A named span of a trace, for a `with` block or as a decorator of a function.
+    """A named span of a trace: use it in a `with` statement, or as a decorator of a function.
 
     Args:
       name: the name in the trace.
-      **arguments: more entries of the span in the trace.
+      **arguments: more entries of the span, by name.
 
     >>> with TraceAnnotation("load", file=3):
     ...     pass
@@ -105,7 +105,7 @@ class StepTraceAnnotation(TraceAnnotation):
 
     Args:
       name: the name in the trace.
-      **arguments: more entries of the span in the trace; `step_num` is the number of the step.
+      **arguments: more entries of the span, by name, such as `step_num`, the number of the step.
 
     >>> for n in range(2):
     ...     with StepTraceAnnotation("train", step_num=n):
@@ -114,12 +114,12 @@ class StepTraceAnnotation(TraceAnnotation):
 
 
 def annotate_function(func: F, name: str | None = None, **arguments: Any) -> F:
-    """Record each call of a function as a span. Also a decorator.
+    """Record each call of a function as a span; usable as a decorator.
 
     Args:
       func: the function.
       name: the name in the trace; by default the name of the function.
-      **arguments: more entries of the span in the trace.
+      **arguments: more entries of the span, by name.
 
     >>> @annotate_function
     ... def twice(x):
@@ -143,7 +143,7 @@ def start_trace(log_dir: str | os.PathLike[str]) -> None:
     """Start to record a trace.
 
     Args:
-      log_dir: the folder for its file; it is created if it does not exist.
+      log_dir: the folder for the file of the trace. It is created if it does not exist.
 
     Raises:
       ArgumentError: another trace is being recorded.
@@ -185,7 +185,7 @@ def trace(log_dir: str | os.PathLike[str]) -> Iterator[None]:
     """Record a trace of a `with` block.
 
     Args:
-      log_dir: the folder for its file; it is created if it does not exist.
+      log_dir: the folder for the file of the trace. It is created if it does not exist.
 
     Raises:
       ArgumentError: another trace is being recorded.

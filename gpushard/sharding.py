@@ -1,4 +1,4 @@
-"""Meshes and shardings, under the names of `jax.sharding`.
+"""Describe meshes and shardings, under the names of `jax.sharding`.
 
 >>> from gpushard.sharding import Mesh, NamedSharding, PartitionSpec
 >>> import gpushard as gs

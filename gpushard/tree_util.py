@@ -1,4 +1,4 @@
-"""Functions on pytrees, under the names of `jax.tree_util`.
+"""Flatten, map and rebuild pytrees, under the names of `jax.tree_util`.
 
 >>> from gpushard.tree_util import tree_map
 >>> tree_map(lambda x: 2 * x, {"a": 1})
@@ -64,11 +64,11 @@ def __dir__() -> list[str]:
 
 
 def register_pytree_node_class(cls: type[_C]) -> type[_C]:
-    """Register a class as a node type, by its own methods; usable as a decorator.
+    """Register a class with flatten methods as a node type; usable as a decorator.
 
     Args:
-      cls: a class with methods `tree_flatten(self)`, which returns children and aux, and
-        `tree_unflatten(cls, aux, children)`, a class method.
+      cls: a class with two methods. `tree_flatten(self)` returns (children, aux). The class method
+        `tree_unflatten(cls, aux, children)` returns an instance.
 
     Returns:
       The class itself.
@@ -84,8 +84,8 @@ def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
     """Register a class as a node type with keys for its children; usable as a decorator.
 
     Args:
-      cls: a class with methods `tree_flatten_with_keys(self)`, which returns pairs of a key and a
-        child, and aux, and `tree_unflatten(cls, aux, children)`, a class method.
+      cls: a class with two methods. `tree_flatten_with_keys(self)` returns (pairs of a key and a
+        child, aux). The class method `tree_unflatten(cls, aux, children)` returns an instance.
 
     Returns:
       The class itself.
@@ -99,14 +99,14 @@ def register_pytree_with_keys_class(cls: type[_C]) -> type[_C]:
 
 
 class Partial(functools.partial[Any]):
-    """A function with some bound arguments, as a pytree of these arguments.
+    """A function with some bound arguments, which is a pytree of these arguments.
 
-    Traced functions take arrays and containers of arrays as arguments, so they take a `Partial`.
+    Arguments of traced functions are pytrees of arrays, so you can pass a `Partial` to them.
 
     Args:
-      func: the function, a part of the structure.
-      *args: its first arguments.
-      **keywords: arguments by name.
+      func: the function, which is part of the structure.
+      *args: the first arguments of the function.
+      **keywords: keyword arguments of the function.
 
     >>> add_one = Partial(lambda x, y: x + y, 1)
     >>> add_one(2), tree_leaves(add_one)
@@ -127,7 +127,7 @@ register_pytree_node(
 
 
 def flatten_one_level(tree: Any) -> tuple[tuple[Any, ...], Any]:
-    """Return the children and the aux data of a node.
+    """Return the children and the auxiliary data of a node.
 
     Args:
       tree: a node.
@@ -143,7 +143,7 @@ def flatten_one_level(tree: Any) -> tuple[tuple[Any, ...], Any]:
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[tuple[tuple[KeyEntry, Any], ...], Any]:
-    """Return the children of a node, each with its key, and the aux data.
+    """Return the children of a node, each with its key, and the auxiliary data of the node.
 
     Args:
       tree: a node.
@@ -171,7 +171,7 @@ def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf | None = None) -> bool:
 
     Args:
       iterable: the elements.
-      is_leaf: see `gpushard.tree.flatten`.
+      is_leaf: as for `gpushard.tree.flatten`.
 
     >>> all_leaves([1, "a"]), all_leaves([1, [2]])
     (True, False)
@@ -189,7 +189,7 @@ def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Test whether a structure is that of a leaf.
+    """Test whether a structure is that of a single leaf.
 
     Args:
       treedef: a structure.
@@ -201,7 +201,7 @@ def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
     """Return the structure of a tuple of trees.
 
     Args:
-      treedefs: their structures.
+      treedefs: the structures of these trees.
 
     >>> treedef_tuple([tree.structure(0), tree.structure([0])])
     TreeDef((*, [*]))

@@ -34,12 +34,12 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError
 
 
 class Array(Shards, Indexing, Conversions, Protocols, Methods):
-    """An array spread over devices as its sharding says.
+    """An array of numbers or random keys; its sharding says which device holds which part.
 
-    Arrays are values: an operation on one array never changes another. `x[index] = value` gives `x`
-    a new value, and writes to memory only if nothing else shares it. Create arrays with
-    `device_put`, `make_array_from_callback` and similar functions, not with this class. It is
-    the common class of arrays of numbers, of random keys, and of traced values.
+    An operation on one array never changes another. `x[index] = value` gives `x` a new value. It
+    writes to the memory of `x` only if no other array shares that memory. Create arrays with
+    `device_put`, `make_array_from_callback` and similar functions, not with this class. Arrays of
+    numbers, arrays of random keys and traced values are all instances of it.
     """
 
     __slots__ = ()
@@ -87,12 +87,12 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
 
     @property
     def sharding(self) -> Sharding:
-        """The layout of the elements over devices."""
+        """The sharding of the array: which device holds which part."""
         raise self._without_data("x.sharding")
 
     @property
     def committed(self) -> bool:
-        """Whether a user chose the devices; uncommitted arrays follow others."""
+        """Whether you chose the devices; operations move uncommitted arrays to committed ones."""
         raise self._without_data("x.committed")
 
     @property
@@ -117,10 +117,11 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
 
     @property
     def device(self) -> Device | Sharding:
-        """The place for new data of any rank on the devices of this array.
+        """A device or a sharding that places other data on the devices of this array.
 
-        For an array on one device it is that device. Otherwise it is a replicated sharding over the
-        array's mesh, or over its devices. For a user's own sharding it is that sharding.
+        For an array on one device, `device` is that device. Otherwise it is a replicated sharding
+        over the mesh of the array, or over its devices. If the array has a subclass of `Sharding`
+        that you wrote, `device` is that sharding.
         """
         if self.sharding.num_devices == 1:
             return next(iter(self.devices()))
@@ -153,7 +154,7 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
         return int(self._live().tiling.volumes.sum()) * self._dtype.itemsize
 
     def unsafe_buffer_pointer(self) -> int:
-        """Return the address of the data of an array on one device.
+        """Return the memory address of the data of an array on one device.
 
         Raises:
           ArgumentError: the array has several shards.
@@ -178,11 +179,11 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
         return self
 
     def is_ready(self) -> bool:
-        """Test whether a read would return without waiting; True also if the work failed."""
+        """Test whether the devices have computed the value; True also if the work failed."""
         return self._read().is_ready()
 
     def to_device(self, device: Device | Sharding, /, *, stream: None = None) -> Array:
-        """Return the array on another device or in another sharding.
+        """Copy the array to another device or sharding.
 
         Args:
           device: a device, or a sharding.
@@ -199,7 +200,7 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
         return self._moved(sharding, "x.to_device(device)")
 
     def plan(self, sharding: Sharding) -> Plan:
-        """Return the plan for moving this array to another sharding.
+        """Return the copies that would move this array to another sharding, without moving it.
 
         Args:
           sharding: the new sharding.
@@ -217,12 +218,12 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
 
     @property
     def device_buffer(self) -> Any:
-        """Gone; raises with the new name."""
+        """Raise an error that names the replacement; older versions of JAX had this attribute."""
         raise AttributeError("device_buffer is gone; use x.addressable_data(0)")
 
     @property
     def device_buffers(self) -> Any:
-        """Gone; raises with the new name."""
+        """Raise an error that names the replacement; older versions of JAX had this attribute."""
         raise AttributeError("device_buffers is gone; use [s.data for s in x.addressable_shards]")
 
     copy_to_host_async = copy_to_host_async
@@ -232,7 +233,7 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
         raise self._without_data("x.delete()")
 
     def is_deleted(self) -> bool:
-        """Test whether the array was deleted or donated, or an assignment to it was interrupted."""
+        """Test whether the array was deleted, donated, or lost in an interrupted assignment."""
         return False
 
     def _live(self) -> ShardedBuffer:
@@ -262,7 +263,7 @@ class ConcreteArray(Handle, Array, Concrete):
     Args:
       buffer: the data.
       sharding: the layout over devices.
-      committed: whether a user chose the devices.
+      committed: whether you chose the devices.
       weak_type: whether the dtype came from a Python scalar.
     """
 
@@ -297,12 +298,12 @@ class ConcreteArray(Handle, Array, Concrete):
 
     @property
     def sharding(self) -> Sharding:
-        """The layout of the elements over devices."""
+        """The sharding of the array: which device holds which part."""
         return self._sharding
 
     @property
     def committed(self) -> bool:
-        """Whether a user chose the devices; uncommitted arrays follow others."""
+        """Whether you chose the devices; operations move uncommitted arrays to committed ones."""
         return self._committed
 
     def _moved(self, sharding: Sharding, what: str) -> Array:

@@ -18,7 +18,7 @@ _WRITABLE = 1  # `inspect.BufferFlags.WRITABLE` of Python 3.12
 
 
 class Conversions(abc.ABC):
-    """Conversions to Python scalars, lists and bytes, with NumPy's rules and errors."""
+    """Convert arrays to Python scalars, lists and bytes, with NumPy's rules and errors."""
 
     __slots__ = ()
 
@@ -43,8 +43,8 @@ class Conversions(abc.ABC):
         """Return one element as a Python scalar, as `numpy.ndarray.item` does.
 
         Args:
-          *args: its position: nothing for an array of one element, a number in C order, or a
-            number per dim.
+          *args: the position of the element: one index in row-major order, or an index per dim. For
+            an array of one element you may leave it out.
 
         Raises:
           ArrayIndexError: there is no such element.
@@ -69,7 +69,7 @@ class Conversions(abc.ABC):
         """Return the bytes of the elements.
 
         Args:
-          order: order of the elements: "C", "F" or another of NumPy's.
+          order: the order of the elements: "C" (row-major), "F" (column-major), "A" or "K".
 
         Raises:
           ArgumentError: NumPy has no such order.

@@ -330,7 +330,7 @@ class View(NamedTuple):
 
 
 class Handle:
-    """An array with data, possibly deleted."""
+    """Base of arrays with data, which can be deleted."""
 
     __slots__ = (
         "__weakref__",
@@ -354,13 +354,16 @@ class Handle:
     _origin: Origin | None
 
     def delete(self) -> None:
-        """Free the memory."""
+        """Free the memory of the array."""
         data, self._data = self._data, None
         if isinstance(data, Data) and data.shards is not None:
             data.shards.delete()
 
     def is_deleted(self) -> bool:
-        """Test whether the array was deleted, or an assignment to it was interrupted."""
+        """Test whether the array was deleted.
+
+        A signal that interrupts an assignment to the array also deletes it.
+        """
         return is_gone(self._data)
 
     def _live(self) -> ShardedBuffer:

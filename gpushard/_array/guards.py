@@ -25,12 +25,13 @@ _guards = {
 def transfer_guard(level: str) -> Iterator[None]:
     """Allow, log or forbid transfers in all directions in a `with` block.
 
-    You ask for an explicit transfer by name (`device_put`, `device_get`, `reshard`,
-    `copy_to_host_async`). All others (`numpy.asarray(x)`, `float(x)`, `print(x)`) are implicit.
+    A transfer is a copy between host and device, or between devices. Transfers by `device_put`,
+    `device_get`, `reshard` and `copy_to_host_async` are explicit. All others, as in
+    `numpy.asarray(x)`, `float(x)` and `print(x)`, are implicit.
 
     Args:
-      level: "allow" (the default); "log" or "disallow" for implicit transfers; "log_explicit" or
-        "disallow_explicit" for all transfers.
+      level: "allow" (the default outside any guard) allows all transfers. "log" and "disallow"
+        apply to implicit transfers, "log_explicit" and "disallow_explicit" to all.
 
     Raises:
       ArgumentError: the level is unknown.

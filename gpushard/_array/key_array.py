@@ -50,7 +50,7 @@ OF_KEYS = OfKeys()
 
 
 class KeyArray(ConcreteArray):
-    """An array of keys.
+    """An array of random keys, as `random.key` and `random.split` return it.
 
     It has the attributes of an `Array` and is placed like one: a spec names the dims of the array
     of keys. Functions that need numbers, such as `np.asarray(keys)` and `keys + 1`, raise a
@@ -58,9 +58,9 @@ class KeyArray(ConcreteArray):
 
     Args:
       buffer: the keys, as uint64.
-      sharding: the layout over devices.
-      committed: whether a user chose the devices.
-      weak_type: False.
+      sharding: the sharding of the array.
+      committed: whether you chose the devices.
+      weak_type: must be False.
 
     >>> import gpushard as gs
     >>> from gpushard import random

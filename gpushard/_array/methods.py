@@ -38,7 +38,7 @@ _CONJUGATE = ufunc_row(np.conjugate)
 
 
 class Methods(Operators):
-    """Methods of arrays, concrete and traced."""
+    """The methods that arrays with data and traced values have in common."""
 
     __slots__ = ()
 
@@ -78,16 +78,17 @@ class Methods(Operators):
 
     @property
     def T(self) -> Self:
-        """The array with its dims in reverse order; each keeps its mesh axes.
+        """The array with its dims in reverse order; each dim keeps its mesh axes.
 
-        Products such as `x.T @ y` read the elements as they lie in `x`. For other functions the
-        elements move when they are first needed, so an `OutOfMemoryError` may occur then.
+        No element moves at first. Products such as `x.T @ y` read the elements where they lie in
+        `x`. Other functions make a transposed copy when they first need it, and may raise
+        `OutOfMemoryError` then.
         """
         return manipulation.permute_dims(self)
 
     @property
     def mT(self) -> Self:
-        """The array with its last two dims exchanged; each keeps its mesh axes.
+        """The array with its last two dims exchanged; each dim keeps its mesh axes.
 
         Raises:
           ArgumentError: the array has fewer than two dims.
@@ -118,9 +119,9 @@ class Methods(Operators):
 
         Args:
           dtype: the type.
-          order: "C", or an order with the same meaning here; elements are row-major.
-          casting: the allowed conversions, as in `numpy.can_cast`; by default all.
-          copy: has no effect: arrays are values, so an array that has the dtype is not copied.
+          order: "C", "A" or "K"; elements are always row-major.
+          casting: the allowed conversions, as in `numpy.can_cast`; "unsafe" allows all.
+          copy: ignored: a change of the result never changes this array.
 
         Raises:
           ArgumentTypeError: `casting` does not allow the conversion.
@@ -143,7 +144,8 @@ class Methods(Operators):
         """Reinterpret the bytes of the elements as another type; the result is a new value.
 
         Args:
-          dtype: the type. If its size differs, the last dim gets longer or shorter.
+          dtype: the new type. If its size in bytes differs, the length of the last dim changes
+            accordingly.
 
         Raises:
           ArgumentError: the bytes along the last dim are not a multiple of the new size.
@@ -157,7 +159,7 @@ class Methods(Operators):
         return bind(rows.VIEW, (self,), (as_dtype(dtype),))
 
     def byteswap(self) -> Self:
-        """Reverse the bytes of each element, and of each part of complex numbers.
+        """Reverse the bytes of each element, or of each part of a complex element.
 
         >>> import gpushard as gs
         >>> gs.numpy.asarray([1, 256], "u2").byteswap()
@@ -185,12 +187,12 @@ class Methods(Operators):
         return bind(rows.COPY, (self,))
 
     def reshape(self, *shape: Any, order: str = "C", copy: bool | None = None) -> Self:
-        """Return the elements in row-major order in another shape; one size may be -1.
+        """Return the elements, in row-major order, in another shape.
 
         Args:
-          *shape: the sizes, or a tuple of them.
+          *shape: the sizes, or a tuple of them. One size may be -1 and is then computed.
           order: must be "C".
-          copy: True for a copy in new memory; other values have no effect.
+          copy: True copies the elements to new memory. False and None are ignored.
 
         Raises:
           ArgumentError: the sizes do not fit.
@@ -202,15 +204,15 @@ class Methods(Operators):
         """Return the elements in row-major order as one dim.
 
         Args:
-          order: must be "C", or an order with the same meaning here.
+          order: "C", "A" or "K", which all mean row-major here.
         """
         return python_copy.copy(self.ravel(order))
 
     def transpose(self, *axes: Any) -> Self:
-        """Return the array with its dims in another order; each keeps its mesh axes.
+        """Return the array with its dims in another order; each dim keeps its mesh axes.
 
         Args:
-          *axes: the dims in their new order, or a tuple of them; by default reversed.
+          *axes: the dims in their new order, or a tuple of them. By default the order is reversed.
         """
         order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
         return manipulation.permute_dims(self, order if axes and axes[0] is not None else None)
@@ -224,25 +226,26 @@ class Methods(Operators):
         descending: bool = False,
         stable: Any = True,
     ) -> None:
-        """Sort this array along a dim: the array gets a new value, as by `x[...] = value`.
+        """Sort this array along a dim, in place.
 
         Args:
           axis: the dim.
-          kind: one of NumPy's; the result does not depend on it.
+          kind: one of NumPy's algorithms; ignored.
           order: must be None.
           descending: whether the greatest element comes first; NaNs always come last.
-          stable: has no effect: equal elements always keep their order.
+          stable: ignored: equal elements always keep their order.
         """
         at, how = one_from_end(axis, self.ndim, "sort"), {"descending": descending}
         self._assign(sorting.sort(self, at, kind, order, stable=stable, **how))
 
     def partition(self, kth: Any, axis: int = -1, kind: Any = None, order: Any = None) -> None:
-        """Move elements to their positions in sorted order, with lesser elements before them.
+        """Put elements where sorting would put them, in place, as `numpy.ndarray.partition` does.
 
         Args:
-          kth: the positions, an integer or several.
+          kth: the positions that get the same elements as in a sorted array: an integer, or
+            several. Lesser elements come before them, greater elements after them.
           axis: the dim.
-          kind: as in NumPy; the result does not depend on it.
+          kind: one of NumPy's algorithms; ignored.
           order: must be None.
         """
         at = one_from_end(axis, self.ndim, "partition")
@@ -250,11 +253,11 @@ class Methods(Operators):
 
     @property
     def at(self) -> x_at.Indexer[Self]:
-        """Indexer for `x.at[index].set(value)`: a new array with a part replaced; `x` stays."""
+        """Indexer for `x.at[index].set(value)`, which returns a changed copy of `x`."""
         return x_at.Indexer(self)
 
     def fill(self, value: Any) -> None:
-        """Replace all elements by a number: `x[...] = value`.
+        """Set all elements to a number, in place.
 
         Args:
           value: the number.
@@ -262,10 +265,10 @@ class Methods(Operators):
         self._assign(value)
 
     def put(self, indices: Any, values: Any, mode: str = "raise") -> None:
-        """Replace elements, numbered in row-major order: `x.ravel()[indices] = values`.
+        """Replace elements at positions in the flattened array, in place.
 
         Args:
-          indices: the numbers of elements.
+          indices: positions in the array flattened in row-major order.
           values: the new elements; they repeat if there are too few.
           mode: as for `take`.
 
@@ -282,17 +285,17 @@ class Methods(Operators):
         *,
         out_sharding: Sharding | None = None,
     ) -> Self:
-        """Select the slices along a dim for which a condition holds.
+        """Select the slices along a dim for which a condition is true.
 
         Args:
-          condition: a vector, which may be shorter than the dim.
-          axis: the dim; by default all elements in row-major order.
-          out: must be None; results are values.
-          out_sharding: the sharding of the result; by default it is not moved.
+          condition: a vector of booleans, which may be shorter than the dim.
+          axis: the dim; by default the array is flattened in row-major order.
+          out: must be None: the result is always a new array.
+          out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
         Raises:
-          ArgumentError: the condition does not have one dim.
-          ArrayIndexError: the condition holds beyond the end of the dim.
+          ArgumentError: the condition is not a vector.
+          ArrayIndexError: the condition is longer than the dim, and true beyond its end.
         """
         return take_elements.compress(condition, self, axis, out, out_sharding=out_sharding)
 

@@ -101,7 +101,7 @@ class PartialArray(Array, Concrete):
 
     @property
     def sharding(self) -> Sharding:
-        """The layout of the elements over devices."""
+        """The sharding of the array: which device holds which part."""
         return self._sharding
 
     @property

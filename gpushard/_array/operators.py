@@ -76,7 +76,10 @@ def _in_place(symbol: str, name: str) -> Callable[[_A, Any], _A]:
 
 
 class Operators(Value):
-    """Operators, with NumPy's meaning; `x += y` rebinds `x`, and refuses to lose data."""
+    """The operators of arrays, as in NumPy.
+
+    `x += y` assigns a new array to `x`, and raises if the dtype of `x` cannot hold the sum.
+    """
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]

@@ -91,7 +91,7 @@ class ShapeDtypeStruct:
         """The sharding of the array, or None.
 
         Raises:
-          NoMeshError: it is a `PartitionSpec`, and there is no current mesh.
+          NoMeshError: the description has a `PartitionSpec`, and there is no current mesh.
         """
         place = self._place
         return over_mesh(place, "sharding") if isinstance(place, PartitionSpec) else place
@@ -118,13 +118,13 @@ class ShapeDtypeStruct:
         return self.shape[0]
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
-        """Return a `ShapeDtypeStruct` with other fields.
+        """Return a copy with some fields replaced.
 
         Args:
-          **changes: `shape`, `dtype`, `sharding` or `weak_type`.
+          **changes: new values of `shape`, `dtype`, `sharding` or `weak_type`.
 
         Raises:
-          ArgumentTypeError: there is no such field, or as for `ShapeDtypeStruct`.
+          ArgumentTypeError: a field does not exist, or `ShapeDtypeStruct` refuses its value.
 
         >>> ShapeDtypeStruct((2, 3), "float32").update(shape=(4,))
         ShapeDtypeStruct(shape=(4,), dtype=float32)
@@ -141,7 +141,7 @@ class ShapeDtypeStruct:
 
     @classmethod
     def like(cls, x: Any) -> ShapeDtypeStruct:
-        """Describe an array, with its sharding if it is committed.
+        """Describe an array: its shape and dtype, and its sharding if the array is committed.
 
         Args:
           x: an array of any library, a number, or a `ShapeDtypeStruct`.

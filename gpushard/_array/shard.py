@@ -21,11 +21,11 @@ class Shard(Generic[A]):
 
     Args:
       device: the device.
-      index: the index of the part in the global array: slices, and integers for unstacked dims, as
-        with `PmapSharding`.
-      replica_id: the number of earlier devices with the same part.
-      data: the part as an array on the device, or a function that makes it at the first access;
-        None if this process cannot reach it.
+      index: the index of the part in the global array: a slice per dim. A dim that shards do not
+        have, as with `PmapSharding`, gets an integer.
+      replica_id: how many devices before this one, in device order, hold the same part.
+      data: the part as an array on the device, or a function that returns that array at the first
+        access. None if this process cannot reach the device.
     """
 
     __slots__ = ("_array", "_data", "_device", "_index", "_replica_id")
@@ -41,7 +41,7 @@ class Shard(Generic[A]):
 
     @property
     def device(self) -> Device:
-        """The device."""
+        """The device that holds the part."""
         return self._device
 
     @property
@@ -51,12 +51,12 @@ class Shard(Generic[A]):
 
     @property
     def replica_id(self) -> int:
-        """The number of earlier devices with the same part."""
+        """How many devices before this one, in device order, hold the same part."""
         return self._replica_id
 
     @property
     def data(self) -> A | None:
-        """The part as an independent array on the device; None if this process cannot reach it."""
+        """The part as an array on the device; None if this process cannot reach the device."""
         data = self._data
         if not callable(data):
             return data
@@ -92,7 +92,7 @@ class Shards(Value, abc.ABC):
 
     @property
     def global_shards(self) -> list[Shard[Self]]:
-        """All shards, in device order; `data` is None where this process cannot reach it."""
+        """All shards, in device order; `data` is None for shards of other processes."""
         known = self._known_shards()
         reachable = set(known.tiling.addressable)
         return [
@@ -104,10 +104,10 @@ class Shards(Value, abc.ABC):
         """Return the data of one addressable shard.
 
         Args:
-          index: position among `addressable_shards`; ignored for a replicated array.
+          index: the position of the shard in `addressable_shards`; ignored for a replicated array.
 
         Raises:
-          ArrayIndexError: there are fewer shards.
+          ArrayIndexError: there is no such shard.
         """
         known = self._known_shards()
         tiling = known.tiling

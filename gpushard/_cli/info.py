@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
 def show_config() -> None:
     """Print what to include in a bug report: versions, devices, memory and settings.
 
-    The command `gpushard info` prints the same. It works also if CUDA is broken.
+    The command `gpushard info` prints the same text. Both work even if CUDA is broken.
     """
     settings = current_runtime.settings()
     # Users may choose the host because CUDA crashes the process: do not look for it then.

@@ -39,10 +39,10 @@ def accumulate(ufunc: np.ufunc, x: Any, axis: Any = 0, dtype: Any = None) -> Any
 def cumsum(
     a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Compute cumulative sums; small integers are summed in 64 bits.
+    """Compute cumulative sums; integers of fewer than 64 bits are summed in 64 bits.
 
     Args:
-      axis: the axis; by default all elements in row-major order.
+      axis: the axis; by default the array is flattened in row-major order.
       dtype: the dtype of the result, in which elements are added.
 
     >>> import gpushard as gs
@@ -56,10 +56,10 @@ def cumsum(
 def cumprod(
     a: Array, axis: Any = None, dtype: Any = None, out: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Compute cumulative products; small integers are multiplied in 64 bits.
+    """Compute cumulative products; integers of fewer than 64 bits are multiplied in 64 bits.
 
     Args:
-      axis: the axis; by default all elements in row-major order.
+      axis: the axis; by default the array is flattened in row-major order.
       dtype: the dtype of the result, in which elements are multiplied.
     """
     refuse_out("cumprod", out)
@@ -76,16 +76,16 @@ def cumulative_sum(
     include_initial: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute cumulative sums along an axis; small integers are summed in 64 bits.
+    """Compute cumulative sums along an axis; integers of fewer than 64 bits are summed in 64 bits.
 
     Args:
       x: an array of at least one axis.
-      axis: the axis; needed unless there is only one.
+      axis: the axis; you may leave it out if the array has only one.
       dtype: the dtype of the result, in which elements are added.
-      include_initial: whether a 0, the sum of no elements, comes first.
+      include_initial: whether the result begins with an additional 0, the sum of no elements.
 
     Raises:
-      ArgumentError: `axis` is missing.
+      ArgumentError: `axis` is None, and the array has several axes.
 
     >>> import gpushard as gs
     >>> cumulative_sum(gs.numpy.asarray([1, 2, 3]), include_initial=True)
@@ -105,16 +105,16 @@ def cumulative_prod(
     include_initial: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute cumulative products along an axis; small integers are multiplied in 64 bits.
+    """Compute cumulative products along an axis; integers are multiplied in 64 bits.
 
     Args:
       x: an array of at least one axis.
-      axis: the axis; needed unless there is only one.
+      axis: the axis; you may leave it out if the array has only one.
       dtype: the dtype of the result, in which elements are multiplied.
-      include_initial: whether a 1, the product of no elements, comes first.
+      include_initial: whether the result begins with an additional 1, the product of no elements.
 
     Raises:
-      ArgumentError: `axis` is missing.
+      ArgumentError: `axis` is None, and the array has several axes.
     """
     how = axis, dtype, out, include_initial, out_sharding
     return _cumulative("cumulative_prod", rows.CUMPROD, 1, x, *how)

@@ -20,31 +20,31 @@ COMMON = {
     "axis": "the axes, an integer or a tuple of integers; all by default.",
     "axis1": "the axis of rows.",
     "axis2": "the axis of columns.",
-    "copy": "arrays are values, so this makes no difference.",
-    "correction": "`ddof` by its name in the Array API.",
-    "ddof": "the number to subtract from the number of elements that squares are divided by.",
+    "copy": "ignored: a change of the result never changes the operand.",
+    "correction": "another name of `ddof`, from the Array API.",
+    "ddof": "the sum of squares is divided by the number of elements minus `ddof`.",
     "descending": "whether the greatest element comes first; NaNs always come last.",
-    "indices_are_sorted": "makes no difference.",
-    "initial": "a number to combine with the result.",
-    "inplace": "False returns an array with the new value, and leaves this array unchanged.",
+    "indices_are_sorted": "ignored.",
+    "initial": "a number that is combined with the elements, as if it were one more.",
+    "inplace": "whether to change the array; if False, the function returns a new array.",
     "keepdims": "whether reduced axes stay, with length 1.",
-    "k": "which diagonal: 0 for the main one, positive for one above it.",
-    "mean": "the mean, if it is known, with `axis` kept as of length 1.",
-    "method": "makes no difference.",
-    "offset": "which diagonal: 0 for the main one, positive for one above it.",
+    "k": "the diagonal: 0 for the main one, positive above it, negative below it.",
+    "mean": "the mean, if you have it, as `mean` returns it with `keepdims=True`.",
+    "method": "ignored.",
+    "offset": "the diagonal: 0 for the main one, positive above it, negative below it.",
     "order": "must be None.",
-    "out": "must be None; results are values.",
-    "out_sharding": "where the result goes; by default it stays where it is computed.",
-    "overwrite_input": "arrays are values, so this makes no difference.",
-    "precision": "makes no difference; products have all digits of their dtype.",
+    "out": "must be None: the result is always a new array.",
+    "out_sharding": "a sharding or `PartitionSpec` for the result; by default it is not moved.",
+    "overwrite_input": "ignored: the array is never overwritten.",
+    "precision": "ignored: products are computed in the full precision of their dtype.",
     "preferred_element_type": "the dtype of the result, in which products are summed.",
-    "stable": "whether equal elements have to keep their order.",
-    "unique_indices": "makes no difference.",
+    "stable": "whether equal elements must keep their order.",
+    "unique_indices": "ignored.",
     "where": "the elements to include, booleans that broadcast to the array; all by default.",
 }
 """The text of an argument by its name, unless the docstring of a function describes it."""
 
-_SEVERAL = "where the results go; by default they stay where they are computed."
+_SEVERAL = "a sharding or `PartitionSpec` for the results; by default they are not moved."
 
 _PARTS = re.compile(r"\n\n(?=Returns:\n|Yields:\n|Raises:\n|>>> )")
 _ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)

@@ -9,7 +9,7 @@ from gpushard.errors import ArgumentTypeError
 
 
 class Concrete:
-    """A value whose elements are on devices: an array of numbers or of random keys."""
+    """A value with data on devices, in contrast to a traced value."""
 
     __slots__ = ()
 
@@ -28,9 +28,9 @@ def concrete(x: Any, why: str, *, explicit: bool | None = None) -> HostArray:
     Args:
       x: an array.
       why: what needs the value, for errors.
-      explicit: whether a program asks for the transfer by name, or by what it does with the array;
-        None where a function needs a few numbers, which no transfer guard forbids. It waits for
-        whatever has to be computed first.
+      explicit: True if the program asks for the transfer by name, False if it follows from another
+        use of the array. None if a function needs a few numbers; no transfer guard forbids that. It
+        waits for whatever has to be computed first.
 
     Raises:
       ArgumentTypeError: it has no value on devices, or one of keys.

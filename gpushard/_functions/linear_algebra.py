@@ -36,10 +36,10 @@ def matmul(
     Args:
       x1: an array; a vector counts as a row.
       x2: an array; a vector counts as a column.
-      dtype: the dtype of the result, which operands are converted to.
+      dtype: the dtype of the result, to which operands are converted first.
 
     Raises:
-      ArgumentError: an operand has no axes, or lengths do not fit.
+      ArgumentError: an operand has no axes, or the shapes do not match.
     """
     if out is not None:
         refuse_out("matmul", out)
@@ -60,10 +60,10 @@ def dot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Sum products over the last axis of `a` and the second-to-last axis of `b`.
+    """Compute the dot product: sum over the last axis of one array and the second-to-last of `b`.
 
     Args:
-      b: an array; of a vector the only axis.
+      b: an array; if it is a vector, the sum is over its only axis.
     """
     refuse_out("dot", out)
     xs = in_types((a, b), "dot", precision, preferred_element_type)

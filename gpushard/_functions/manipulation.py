@@ -71,10 +71,10 @@ def reshape(
     Args:
       shape: the new shape; one size may be -1.
       order: must be "C".
-      copy: True for an array with its own memory; otherwise it makes no difference.
+      copy: True copies the elements to new memory; False and None are ignored.
 
     Raises:
-      ArgumentError: the sizes do not fit.
+      ArgumentError: the new shape has another number of elements.
     """
     check_order(order)
     shaped = view(a, manipulation.RESHAPE, (new_shape_of(a.shape, shape),), out_sharding)
@@ -94,7 +94,7 @@ def ravel(a: Array, order: Any = "C", *, out_sharding: Any = None) -> Array:
 
 
 def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Permute the axes of an array; each keeps its mesh axes.
+    """Permute the axes of an array; each axis keeps its mesh axes.
 
     Args:
       axes: the axes in their new order; reversed by default.
@@ -133,10 +133,10 @@ def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Remove axes of length 1.
 
     Args:
-      axis: the axes to remove; by default all of length 1.
+      axis: the axes to remove, an integer or a tuple of integers; by default all of length 1.
 
     Raises:
-      ArgumentError: an axis is longer.
+      ArgumentError: an axis to remove has another length than 1.
     """
     shape, ndim = a.shape, a.ndim
     if axis is None:
@@ -178,7 +178,7 @@ def moveaxis(a: Array, source: Any, destination: Any, *, out_sharding: Any = Non
 
     Args:
       source: the axes to move, an integer or a tuple of integers.
-      destination: their positions in the result, as many.
+      destination: the position of each of these axes in the result.
 
     Raises:
       ArgumentError: an axis does not exist, or the numbers of axes differ.
@@ -203,7 +203,7 @@ def flip(m: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
     """Reverse the order of elements along axes.
 
     Args:
-      axis: the axes; all by default.
+      axis: the axes, an integer or a tuple of integers; all by default.
     """
     turned = from_end(axis, m.ndim, "flip")
     entries = [slice(None, None, -1 if dim in turned else 1) for dim in range(-m.ndim, 0)]
@@ -217,19 +217,19 @@ def broadcast_shapes(*shapes: Any) -> Shape:
       *shapes: the shapes.
 
     Raises:
-      ArgumentError: they do not broadcast.
+      ArgumentError: the shapes do not broadcast.
     """
     return broadcast("broadcast_shapes", [as_shape(shape, "shapes") for shape in shapes])
 
 
 def broadcast_to(array: Array, shape: Any, *, out_sharding: Any = None) -> Array:
-    """Repeat an array along new first axes and axes of length 1.
+    """Broadcast an array to a shape.
 
     Args:
       shape: the shape of the result.
 
     Raises:
-      ArgumentError: the array does not broadcast to it.
+      ArgumentError: the array does not broadcast to `shape`.
     """
     x, sizes = array, as_shape(shape)
     padded = (1,) * (len(sizes) - x.ndim) + x.shape
@@ -245,11 +245,11 @@ def tile(A: Array, reps: Any, *, out_sharding: Any = None) -> Array:
     """Repeat a whole array along its axes.
 
     Args:
-      reps: the number of repetitions for each axis, counted from the last; more numbers than axes
-        make new axes in front.
+      reps: the number of repetitions: an integer, or one for each axis, aligned at the last axis.
+        If there are more numbers than axes, the result has new axes in front.
 
     Raises:
-      ArgumentError: a number is negative.
+      ArgumentError: a number in `reps` is negative.
     """
     times = reps if isinstance(reps, tuple | list) else (reps,)
     checked = tuple(count(number, "tile", "reps") for number in times)
@@ -283,7 +283,7 @@ def trace(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Sum the diagonal of two axes; small integers are summed in 64 bits.
+    """Sum the diagonal of two axes; integers of fewer than 64 bits are summed in 64 bits.
 
     Args:
       a: an array of at least two axes.
@@ -308,15 +308,16 @@ def repeat(
     """Repeat each element several times in a row.
 
     Args:
-      repeats: the number of repetitions: an integer, or an integer for each element along the axis.
-        Every device then gets the whole axis. The host reads the least one and the sum if they are
-        on devices.
-      axis: the axis; by default all elements in row-major order.
-      total_repeat_length: the length of the axis in the result, which is cut, or filled with its
-        last element. The host then reads nothing.
+      repeats: the number of repetitions: an integer, or one for each position along the axis. With
+        one for each, every device gets the whole axis. If `repeats` is on devices, the host waits
+        to read its minimum and its sum.
+      axis: the axis; by default the array is flattened in row-major order.
+      total_repeat_length: the length of the axis in the result. Repetitions beyond it are cut; if
+        they are too few, the last element is repeated. The host then reads nothing.
 
     Raises:
-      ArgumentError: a number is negative, or the number of integers is not that of the elements.
+      ArgumentError: an integer in `repeats` is negative, or the number of integers differs from the
+        length of the axis.
     """
     x, at = (ravel(a), -1) if axis is None else (a, one_from_end(axis, a.ndim, "repeat"))
     if total_repeat_length is not None:

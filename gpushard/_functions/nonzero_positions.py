@@ -84,9 +84,9 @@ def true_positions(
 
 
 _finding = described(
-    size="the number of positions; by default all of them, whose number the host reads.",
-    fill_value="the number for surplus positions, or a number for each axis; 0 by default.",
-    out_sharding="where results go; by default they are split over the axes that split the array.",
+    size="the number of positions; by default all, and the host waits to read how many.",
+    fill_value="the position that pads the result up to `size`, or one per axis; 0 by default.",
+    out_sharding="a sharding for the result; by default over the mesh axes that split the array.",
 )
 
 
@@ -152,7 +152,7 @@ def argwhere(
 ) -> Array:
     """Find the positions of elements that are not 0: a matrix with a row for each element.
 
-    For an array without axes the rows have no elements; there is one row, or none.
+    For an array without axes, the result has the shape (1, 0) if the element is not 0, else (0, 0).
     """
     if not a.ndim:
         (at,) = _nonzero(bind(RESHAPE, (a,), ((1,),)), size, fill_value, "argwhere")

@@ -15,13 +15,13 @@ _EXAMPLES: dict[str, Any] = {"i": 0, "f": 0.0, "c": 0j}
 
 
 def result_type(*arrays_and_dtypes: Any) -> np.dtype[Any]:
-    """Find the dtype that operands promote to, as NumPy 2 does.
+    """Return the dtype that operands promote to, by the rules of NumPy 2.
 
     Args:
       *arrays_and_dtypes: arrays, dtypes and Python numbers.
 
     Raises:
-      ArgumentTypeError: they have no common dtype.
+      ArgumentTypeError: the operands have no common dtype.
     """
     try:
         return dtypes.result_type(*map(promoting, arrays_and_dtypes))

@@ -77,10 +77,11 @@ def _mask_for(x: Any, mask: Any, name: str, alike: str) -> Any:
 
 
 _changing = described(
-    a="the array, which gets a new value.",
-    arr="the array, which gets a new value.",
-    mode='the treatment of positions out of bounds: "raise", "clip" or "wrap"; None for "raise".',
-    inplace="False returns a new array and leaves the array unchanged; it may be on the host.",
+    a="the array to change.",
+    arr="the array to change.",
+    mode='what to do with positions out of bounds: "raise" (also None), "clip" or "wrap".',
+    inplace="whether to change the array; if False, the result is a new array, and the argument\n"
+    "    may be on the host.",
 )
 
 
@@ -92,7 +93,7 @@ def put(
 
     Args:
       ind: the positions.
-      v: the new elements, which are repeated if they are too few.
+      v: the new elements, which are repeated if there are fewer than positions.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -125,13 +126,13 @@ def put_along_axis(
     """Replace elements of an array at positions along an axis.
 
     Args:
-      indices: the positions, an array with as many axes; the other axes are broadcast.
+      indices: the positions, an array with as many axes as `arr`; the other axes broadcast.
       values: the new elements; they are broadcast to the positions.
-      axis: the axis; None takes the array in row-major order.
+      axis: the axis; None flattens the array in row-major order.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other axes, or the values, do not fit.
+      ArgumentError: the other axes, or the values, do not broadcast.
     """
     x = target(arr, "put_along_axis", "arr")
     flat, along = (x.ravel(), 0) if axis is None else (x, axis)
@@ -144,14 +145,14 @@ def put_along_axis(
 
 @_changing
 def place(arr: Array, mask: Any, vals: Any, *, inplace: bool = True) -> Array | None:
-    """Replace the elements where a mask is true by values in their order.
+    """Replace the elements where a mask is true: the first gets the first value, and so on.
 
     Args:
       mask: booleans, as many as the array has elements.
-      vals: the values, which are repeated if they are too few.
+      vals: the values in order; they are repeated if there are too few.
 
     Raises:
-      ArgumentError: the mask does not fit, or there are no values.
+      ArgumentError: the mask has another size than the array, or `vals` is empty.
     """
     x = target(arr, "place", "arr")
     chosen = _mask_for(x, mask, "place", "size").reshape(x.shape) != 0
@@ -189,10 +190,10 @@ def putmask(a: Any, mask: Any, values: Any) -> None:
 
     Args:
       mask: booleans, of the shape of the array.
-      values: the values, which are repeated if they are fewer than the elements of the array.
+      values: the values in row-major order, repeated to the size of the array.
 
     Raises:
-      ArgumentError: the mask does not fit.
+      ArgumentError: the mask has another shape than the array.
     """
     x = target(a, "putmask", "a")
     array = _mask_for(x, mask, "putmask", "shape")
@@ -207,9 +208,9 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     """Replace the elements of the main diagonal.
 
     Args:
-      a: the array, of at least two axes, which gets a new value.
-      val: a number, or values for the elements in their order.
-      wrap: whether the diagonal of a tall matrix starts again below its end.
+      a: the array to change, with at least two axes.
+      val: a number, or the new elements in order from the top, repeated if there are too few.
+      wrap: whether the diagonal of a matrix with more rows than columns starts again below its end.
 
     Raises:
       ArgumentError: the array has fewer than two axes, or more than two of different lengths.

@@ -37,11 +37,12 @@ def sum(
     promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Sum elements over axes; small integers are summed in 64 bits.
+    """Sum elements over axes; integers of fewer than 64 bits are summed in 64 bits.
 
     Args:
       dtype: the dtype of the sum, in which elements are added.
-      promote_integers: whether integers are summed in 64 bits by default, not in their own dtype.
+      promote_integers: if `dtype` is None, whether integers are summed in 64 bits rather than in
+        their own dtype.
     """
     x = _taking_part(a, where, 0, "sum")
     kind = _kind(x, dtype, promote_integers)
@@ -61,12 +62,12 @@ def prod(
     promote_integers: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Multiply elements over axes; small integers are multiplied in 64 bits.
+    """Multiply elements over axes; integers of fewer than 64 bits are multiplied in 64 bits.
 
     Args:
       dtype: the dtype of the product, in which elements are multiplied.
-      promote_integers: whether integers are multiplied in 64 bits by default, not in their own
-        dtype.
+      promote_integers: if `dtype` is None, whether integers are multiplied in 64 bits rather than
+        in their own dtype.
     """
     x = _taking_part(a, where, 1, "prod")
     kind = _kind(x, dtype, promote_integers)
@@ -160,7 +161,8 @@ def min(
     """Find the minimum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number to compare with, too; needed where there may be no element.
+      initial: a number that is compared as if it were one more element. Needed if there may be no
+        element, and with `where`.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MIN, np.minimum, a, *how, out_sharding=out_sharding)
@@ -179,7 +181,8 @@ def max(
     """Find the maximum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number to compare with, too; needed where there may be no element.
+      initial: a number that is compared as if it were one more element. Needed if there may be no
+        element, and with `where`.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MAX, np.maximum, a, *how, out_sharding=out_sharding)
@@ -219,7 +222,7 @@ def argmin(
     """Find the position of the first minimum; NaN counts as less than any number.
 
     Args:
-      axis: the axis; None for all elements in row-major order.
+      axis: the axis; None flattens the array in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmin")
     return _reduced(argmin_argmax.ARGMIN, a, axes, out, keepdims, None, out_sharding)
@@ -231,7 +234,7 @@ def argmax(
     """Find the position of the first maximum; NaN counts as greater than any number.
 
     Args:
-      axis: the axis; None for all elements in row-major order.
+      axis: the axis; None flattens the array in row-major order.
     """
     axes = None if axis is None else one_from_end(axis, a.ndim, "argmax")
     return _reduced(argmin_argmax.ARGMAX, a, axes, out, keepdims, None, out_sharding)

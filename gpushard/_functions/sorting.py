@@ -26,8 +26,8 @@ _SELECTIONS = ("introselect", None)
 METHODS = (None, "default", "scan", "scan_unrolled", "sort", "compare_all")
 """Hints for the search, which make no difference."""
 
-_AXIS = "the axis; None for all elements in row-major order."
-_sorting = described(axis=_AXIS, kind="one of NumPy's kinds; makes no difference.")
+_AXIS = "the axis; None flattens the array in row-major order."
+_sorting = described(axis=_AXIS, kind="one of NumPy's algorithms; ignored.")
 _selecting = described(axis=_AXIS, kind='must be "introselect".')
 
 
@@ -82,10 +82,11 @@ def partition(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Put elements where sorting would put them, lesser ones before and greater ones after them.
+    """Put some elements where sorting would put them, with no greater element before them.
 
     Args:
-      kth: the positions of these elements, an integer or several.
+      kth: the positions that get the same elements as in a sorted array: an integer, or several.
+        Lesser elements come before them, greater elements after them.
 
     Raises:
       ArgumentError: a position is out of range.
@@ -105,10 +106,11 @@ def argpartition(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Find the positions by which `partition` orders an array along an axis.
+    """Find the positions that partition an array: `a[argpartition(a, kth)]` is partitioned.
 
     Args:
-      kth: the positions that get the elements of a sorted array, an integer or several.
+      kth: the positions that get the same elements as in a sorted array: an integer, or several.
+        Lesser elements come before them, greater elements after them.
 
     Raises:
       ArgumentError: a position is out of range.
@@ -128,18 +130,19 @@ def searchsorted(
     method: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Find the positions at which to insert elements into a sorted vector so that it stays sorted.
+    """Find where to insert elements into a sorted vector so that it stays sorted.
 
-    Either operand may be split. The smaller one moves, or the positions that each part gives.
+    Either operand may be split over devices. Then the smaller operand moves to all of these
+    devices, or the positions of each part are combined.
 
     Args:
       a: the sorted vector; NaNs come last.
       v: the elements, of any shape.
       side: "left" for the position before equal elements, "right" for the position after them.
-      sorter: positions that sort `a`; None if it is sorted.
+      sorter: positions that sort the vector, as `argsort` returns them; None if it is sorted.
 
     Raises:
-      ArgumentError: `a` is not a vector, or `side` is unknown.
+      ArgumentError: the array to search is not a vector, or `side` is unknown.
 
     >>> import gpushard as gs
     >>> searchsorted(gs.numpy.asarray([1, 3, 3, 7]), [3, 8], side="right")

@@ -25,11 +25,9 @@ erfinv = Ufunc("erfinv", "Compute the inverse of the error function.")
 gamma = Ufunc("gamma", "Compute the gamma function.")
 gammaln = Ufunc("gammaln", "Compute the logarithm of the absolute value of the gamma function.")
 digamma = Ufunc("psi", "Compute the derivative of the logarithm of the gamma function.")
-gammainc = Ufunc("gammainc", "Compute the lower incomplete gamma function of order x1, as a share.")
-gammaincc = Ufunc(
-    "gammaincc", "Compute the upper incomplete gamma function of order x1, as a share."
-)
-betainc = Ufunc("betainc", "Compute the incomplete beta function of x1 and x2, as a share.")
+gammainc = Ufunc("gammainc", "Compute the regularized lower incomplete gamma function P(x1, x2).")
+gammaincc = Ufunc("gammaincc", "Compute the regularized upper incomplete gamma function Q(x1, x2).")
+betainc = Ufunc("betainc", "Compute the regularized incomplete beta function I(x1, x2) at x3.")
 i0e = Ufunc("i0e", "Compute exp(-abs(x)) * i0(x), the scaled modified Bessel function.")
 i1e = Ufunc("i1e", "Compute exp(-abs(x)) * i1(x), the scaled modified Bessel function.")
 
@@ -80,11 +78,11 @@ def _inexact(x: Any) -> Any:
 
 
 def softmax(x: Array, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Divide exponentials by their sum.
+    """Divide the exponential of each element by their sum.
 
     Args:
-      x: the exponents.
-      axis: the axes to sum over; all by default.
+      x: an array.
+      axis: the axes to sum over, an integer or a tuple of integers; all by default.
 
     >>> import gpushard as gs
     >>> softmax(gs.numpy.asarray([0.0, 0.0]))
@@ -99,11 +97,11 @@ def softmax(x: Array, /, axis: Any = None, *, out_sharding: Any = None) -> Array
 
 
 def log_softmax(x: Array, /, axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Compute the logarithm of `softmax`.
+    """Compute the logarithm of `softmax`, precisely also where `softmax` is close to 0.
 
     Args:
-      x: the exponents.
-      axis: the axes to sum over; all by default.
+      x: an array.
+      axis: the axes to sum over, an integer or a tuple of integers; all by default.
     """
     x = _inexact(x)
     axes = from_end(axis, x.ndim, "log_softmax")

@@ -57,12 +57,12 @@ def take(
 
     Args:
       indices: the positions, on the host or on devices.
-      axis: the axis; by default all elements in row-major order.
-      mode: the treatment of positions out of bounds: "raise", "clip" (which takes 0 for negative
-        positions), "wrap" or "fill"; None for "raise". With "raise" the host waits for one number
-        if positions are on devices.
-      fill_value: the element for positions out of bounds with "fill"; by default NaN, or the
-        extreme of integers.
+      axis: the axis; by default the array is flattened in row-major order.
+      mode: what to do with positions out of bounds. "raise" or None: raise an error; if `indices`
+        is on devices, the host waits to check it. "clip": take the first or the last position;
+        negative positions become 0. "wrap": count modulo the length. "fill": use `fill_value`.
+      fill_value: the element for positions out of bounds with "fill". By default NaN, the least
+        signed integer, or the greatest unsigned one.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
@@ -143,19 +143,19 @@ def take_along_axis(
     wrap_negative_indices: bool = True,
     out_sharding: Any = None,
 ) -> Array:
-    """Take elements by their positions along an axis, which may differ along the other axes.
+    """Take elements along an axis, by positions that may differ along the other axes.
 
     Args:
-      indices: the positions, an array with as many axes; the other axes are broadcast.
-      axis: the axis; None takes the array in row-major order.
-      mode: the treatment of positions out of bounds; see `take`.
+      indices: the positions, an array with as many axes as `arr`; the other axes of both broadcast.
+      axis: the axis; None flattens the array in row-major order.
+      mode: what to do with positions out of bounds; see `take`.
       fill_value: the element for positions out of bounds with "fill"; see `take`.
-      wrap_negative_indices: whether negative positions count from the end; otherwise they are out
-        of bounds, which the modes "clip" and "fill" allow.
+      wrap_negative_indices: whether negative positions count from the end. Otherwise they are out
+        of bounds, as the modes "clip" and "fill" allow.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentError: the other axes do not fit.
+      ArgumentError: the other axes do not broadcast.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.asarray([[3, 1, 2], [4, 6, 5]])
@@ -171,8 +171,8 @@ def take_along_axis(
 
 
 @described(
-    size="the number of slices; by default all of them, whose number the host reads.",
-    fill_value="the element of surplus slices; 0 by default.",
+    size="the number of slices; by default all, and the host waits to read how many.",
+    fill_value="the element of slices that pad the result up to `size`; 0 by default.",
 )
 def compress(
     condition: Any,
@@ -184,15 +184,15 @@ def compress(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Select the slices along an axis for which a condition holds.
+    """Select the slices along an axis for which a condition is true.
 
     Args:
-      condition: a vector, which may be shorter than the axis.
-      axis: the axis; by default all elements in row-major order.
+      condition: a vector of booleans, which may be shorter than the axis.
+      axis: the axis; by default the array is flattened in row-major order.
 
     Raises:
       ArgumentError: the condition is not a vector.
-      ArrayIndexError: the condition holds beyond the end of the axis.
+      ArrayIndexError: the condition is longer than the axis, and true beyond its end.
     """
     refuse_out("compress", out)
     mask = as_mask(condition, "condition")
@@ -221,16 +221,16 @@ def compress(
 def choose(
     a: Array, choices: Any, out: Any = None, mode: str = "raise", *, out_sharding: Any = None
 ) -> Array:
-    """Choose each element from one of several arrays.
+    """Choose each element from one of several arrays, by the position of the array.
 
     Args:
-      a: the number of the array for each element, integers.
-      choices: the arrays; all are broadcast with `a`.
-      mode: the treatment of numbers out of range: "raise", "clip" or "wrap". With "raise" the host
-        reads a number.
+      a: integers: for each element the position in `choices` of the array to take it from.
+      choices: a sequence of arrays, which broadcast with the positions.
+      mode: what to do with positions out of range: "raise", "clip" or "wrap". With "raise" the host
+        waits to check them.
 
     Raises:
-      ArgumentError: there are no arrays, or a number is out of range.
+      ArgumentError: `choices` is empty, or a position is out of range.
     """
     refuse_out("choose", out)
     at: Any = as_integers(a, "choose", "index")

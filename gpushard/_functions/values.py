@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class Value:
-    """The base of plain arrays, and of the values of interpreters."""
+    """Base of arrays with data and of traced values."""
 
     __slots__ = ()
 

@@ -51,9 +51,9 @@ class Indexer(Generic[Array]):
 class At(Generic[Array]):
     """A part of an array; its methods return new arrays.
 
-    Methods take the arguments of JAX's. `mode` decides on positions out of bounds: None (the
-    default) raises, as NumPy does; "drop" or "fill" omits them; "clip" takes the nearest position,
-    "wrap" the remainder; "promise_in_bounds" checks nothing. The host reads positions on devices
+    Methods take the arguments of JAX's. `mode` decides on positions out of bounds. None, the
+    default, raises as NumPy does. "drop" and "fill" omit them. "clip" takes the nearest position,
+    "wrap" the remainder. "promise_in_bounds" checks nothing. The host reads positions on devices
     only for None. `indices_are_sorted` and `unique_indices` are hints that make no difference. With
     `wrap_negative_indices=False` negative positions are out of bounds. Reads then clip by default,
     and updates drop, as in JAX. Slices are not affected.

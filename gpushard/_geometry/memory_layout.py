@@ -21,10 +21,10 @@ class AutoLayout:
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The order of dims in memory.
+    """The order of the dims of a shard in memory.
 
     Args:
-      major_to_minor: the dims, in descending order of strides.
+      major_to_minor: all dims, from the largest stride to the smallest. (0, 1, ...) is row-major.
 
     Raises:
       ArgumentError: a dim is missing or repeated.
@@ -48,10 +48,11 @@ class Layout:
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A layout in memory and a sharding.
+    """A sharding together with the order of the dims in memory.
 
     Args:
-      layout: the order of the dims; None for row-major. Some functions accept `Layout.AUTO`.
+      layout: a `Layout`; None means row-major. `jit` and `lax.with_sharding_constraint` also accept
+        `Layout.AUTO`, which means row-major here.
       sharding: the sharding. Some functions accept None.
 
     Raises:
@@ -74,11 +75,15 @@ class Format:
         )
 
     def row_major_sharding(self, ndim: int, *, auto: bool = False) -> Any:
-        """Return the sharding, if the layout is row-major, or an allowed `Layout.AUTO`.
+        """Return the sharding; raise an error if the layout is not row-major.
+
+        Args:
+          ndim: the number of dims of the array.
+          auto: whether `Layout.AUTO` is allowed, too.
 
         Raises:
           ArgumentError: the layout has another order.
-          ArgumentTypeError: the layout has no order.
+          ArgumentTypeError: the layout is `Layout.AUTO`, and `auto` is False.
         """
         if isinstance(self.layout, AutoLayout):
             if not auto:

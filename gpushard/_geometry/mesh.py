@@ -52,10 +52,10 @@ def _axis_names(axis_names: Any, ndim: int, argument: str = "axis_names") -> tup
 
 
 class AxisType(enum.Enum):
-    """JAX's types of mesh axes; gpushard stores and ignores them.
+    """JAX's types of mesh axes, which gpushard stores and otherwise ignores.
 
-    Programs can read and set shardings, as with `Explicit`, and operations resolve shardings that
-    disagree, as with `Auto`.
+    With every type, programs can read and set shardings, as JAX allows for `Explicit`. Operations
+    move operands if their shardings disagree, as JAX does for `Auto`.
     """
 
     Auto = enum.auto()
@@ -112,17 +112,17 @@ class _Axes:
 
     @property
     def are_all_axes_auto(self) -> bool:
-        """Whether the mesh has axes, all of type `AxisType.Auto`."""
+        """Whether the mesh has axes, and all of them have type `AxisType.Auto`."""
         return self.auto_axes == self.axis_names != ()
 
     @property
     def are_all_axes_explicit(self) -> bool:
-        """Whether the mesh has axes, all of type `AxisType.Explicit`."""
+        """Whether the mesh has axes, and all of them have type `AxisType.Explicit`."""
         return self.explicit_axes == self.axis_names != ()
 
     @property
     def are_all_axes_manual(self) -> bool:
-        """Whether the mesh has axes, all of type `AxisType.Manual`."""
+        """Whether the mesh has axes, and all of them have type `AxisType.Manual`."""
         return self.manual_axes == self.axis_names != ()
 
 
@@ -133,7 +133,7 @@ def _axes_of(mesh: _Axes, kind: AxisType) -> tuple[str, ...]:
 
 
 class AbstractMesh(_Axes):
-    """The shape of a mesh without its devices.
+    """Names and sizes of the axes of a mesh, without devices.
 
     Args:
       axis_sizes: size of each axis, at least 1.
@@ -163,12 +163,12 @@ class AbstractMesh(_Axes):
         axis_names: str | Sequence[str] | None = None,
         axis_types: Sequence[AxisType] | None = None,
     ) -> AbstractMesh:
-        """Return the mesh with other sizes, names or types.
+        """Return a copy of the mesh with other sizes, names or types.
 
         Args:
           axis_sizes: size of each axis; None keeps the sizes.
-          axis_names: name of each axis, or None.
-          axis_types: type of each axis, or None.
+          axis_names: name of each axis; None keeps the names.
+          axis_types: type of each axis; None keeps the types.
 
         Raises:
           MeshError: sizes, names and types do not match.
@@ -183,10 +183,10 @@ class AbstractMesh(_Axes):
         )
 
     def update_axis_types(self, name_to_type: Mapping[str, AxisType]) -> AbstractMesh:
-        """Return the mesh with other types of some axes.
+        """Return a copy of the mesh with other types of some axes.
 
         Args:
-          name_to_type: types by the names of the axes.
+          name_to_type: a mapping from the names of these axes to their new types.
         """
         each = zip(self.axis_names, self.axis_types, strict=True)
         return self.update(axis_types=[name_to_type.get(name, kind) for name, kind in each])
@@ -213,7 +213,7 @@ class AbstractMesh(_Axes):
 
     @property
     def abstract_mesh(self) -> AbstractMesh:
-        """This mesh itself."""
+        """This mesh."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -230,16 +230,16 @@ class AbstractMesh(_Axes):
 
 
 class Mesh(contextlib.ContextDecorator, _Axes):
-    """Devices in a grid with named axes.
+    """A grid of devices with named axes.
 
-    Meshes are immutable. In `with mesh:`, or in a function with the decorator `@mesh`, bare
-    `PartitionSpec`s refer to the mesh.
+    Meshes are immutable. In a `with mesh:` block, or in a function with the decorator `@mesh`, a
+    `PartitionSpec` without a mesh refers to this mesh.
 
     Args:
-      devices: the devices, as an array or nested sequence with one dim per axis.
+      devices: the devices, as a NumPy array or a nested sequence with one dim per axis.
       axis_names: name of each axis.
-      axis_types: an `AxisType` for each axis, or one for a single axis; by default `AxisType.Auto`.
-        Meshes that differ only in their types are equal.
+      axis_types: an `AxisType` for each axis; by default `AxisType.Auto`. A mesh with one axis also
+        takes a single `AxisType`. Meshes that differ only in their types are equal.
 
     Raises:
       MeshError: a device or a name is repeated, or there are more or fewer names than axes.
@@ -304,12 +304,12 @@ class Mesh(contextlib.ContextDecorator, _Axes):
         axis_names: str | Sequence[str] | None = None,
         axis_types: Sequence[AxisType] | None = None,
     ) -> Mesh:
-        """Return the mesh with other devices, names or types.
+        """Return a copy of the mesh with other devices, names or types.
 
         Args:
           devices: as for `Mesh`; None keeps the devices.
-          axis_names: name of each axis, or None.
-          axis_types: type of each axis, or None.
+          axis_names: name of each axis; None keeps the names.
+          axis_types: type of each axis; None keeps the types.
 
         Raises:
           MeshError: devices, names and types do not match.
@@ -353,7 +353,7 @@ class Mesh(contextlib.ContextDecorator, _Axes):
 
     @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        """The same axes without devices."""
+        """The axes of this mesh without devices, as an `AbstractMesh`."""
         return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
 
     @functools.cached_property
@@ -364,17 +364,17 @@ class Mesh(contextlib.ContextDecorator, _Axes):
 
     @functools.cached_property
     def local_devices(self) -> list[Device]:
-        """The devices that this process addresses, in row-major order."""
+        """The devices with memory that this process can reach, in row-major order."""
         return [device for device in self.assignment if is_addressable(device)]
 
     @property
     def is_multi_process(self) -> bool:
-        """Whether a device belongs to another process."""
+        """Whether any device belongs to another process."""
         return len(self.local_devices) != self.size
 
     @functools.cached_property
     def local_mesh(self) -> Mesh:
-        """The part of the mesh that this process addresses.
+        """The part of the mesh with the devices of this process.
 
         Raises:
           MeshError: the devices of this process do not form a block of the mesh.
@@ -431,9 +431,10 @@ hold_while_forking(_meshes_lock)
 
 
 class set_mesh:
-    """Set the current mesh, which bare `PartitionSpec`s refer to.
+    """Set the current mesh: a `PartitionSpec` without a mesh refers to it.
 
-    Used in a `with` statement, it sets the mesh until the end of the block, otherwise for good.
+    In `with set_mesh(mesh):` the mesh is current until the end of the block. A plain call sets it
+    until the next `set_mesh`.
 
     Args:
       mesh: the mesh.
@@ -529,17 +530,17 @@ def check_devices(devices: Any) -> Sequence[Device]:
 def create_device_mesh(
     mesh_shape: Sequence[int], devices: Sequence[Device] | None = None
 ) -> np.ndarray[Any, np.dtype[np.object_]]:
-    """Arrange devices in a grid, row-major: neighbouring devices are adjacent on the last axis.
+    """Arrange devices in a grid, in row-major order.
 
     Args:
       mesh_shape: size of each axis.
-      devices: exactly as many devices; by default all devices.
+      devices: as many devices as the grid has positions; by default all devices.
 
     Returns:
-      The devices in that shape.
+      A NumPy array of devices with the shape `mesh_shape`.
 
     Raises:
-      MeshError: the sizes do not multiply out to the number of devices.
+      MeshError: the product of the sizes is not the number of devices.
 
     >>> create_device_mesh((2, 2), "abcd").tolist()
     [['a', 'b'], ['c', 'd']]

@@ -18,17 +18,18 @@ from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
 
 
 class NamedSharding(GridSharding):
-    """Lays out an array over a mesh as a `PartitionSpec` says.
+    """A sharding that splits the dims of an array over the axes of a mesh.
 
-    The number of blocks of dim i is the product of the sizes of the axes in `spec[i]`. The block
-    number of a device is the mixed-radix number of its coordinates on these axes, with the first
-    axis most significant. Devices along other axes hold replicas.
+    The mesh axes in `spec[i]` split dim i, into as many blocks as the product of their sizes. A
+    device holds the block at its position along these axes, counted in row-major order. Devices
+    that differ only along other axes hold replicas.
 
     Args:
       mesh: the devices.
-      spec: the axes that split each dim. Only `lax.with_sharding_constraint` accepts a dim that is
-        `UNCONSTRAINED`, and chooses its axes; the sharding of an array has none.
-      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+      spec: the mesh axes that split each dim. Only `lax.with_sharding_constraint` accepts
+        `UNCONSTRAINED` for a dim, and chooses its axes.
+      memory_kind: the memory of each device that holds the shards: "device" (the default),
+        "pinned_host" or "unpinned_host".
 
     Raises:
       ShardingError: the spec names an axis that the mesh does not have, or one axis twice.
@@ -90,7 +91,7 @@ class NamedSharding(GridSharding):
 
     @functools.cached_property
     def is_fully_replicated(self) -> bool:
-        """Whether all axes in the spec have size 1."""
+        """Whether every device holds the whole array: all mesh axes in the spec have size 1."""
         sizes = [self.mesh.shape[axis] for axis in self.spec.all_axes()]
         return not self.leaves_open and all(size == 1 for size in sizes)
 
@@ -101,19 +102,19 @@ class NamedSharding(GridSharding):
 
     @property
     def leaves_open(self) -> bool:
-        """Whether the spec leaves a dim open, so no array can have this sharding."""
+        """Whether a dim of the spec is `UNCONSTRAINED`; no array has such a sharding."""
         return any(entry is UNCONSTRAINED for entry in self.spec)
 
     def with_memory_kind(self, kind: str) -> Self:
-        """Return this sharding in another memory of the devices."""
+        """Return a copy of this sharding with shards in another memory of the devices."""
         return type(self)(self.mesh, self.spec, memory_kind=kind)
 
     def with_spec(self, spec: PartitionSpec) -> Self:
-        """Return the sharding with another spec, over this mesh and memory."""
+        """Return a copy of this sharding with another spec."""
         return type(self)(self.mesh, spec, memory_kind=self._memory_kind)
 
     def assignment(self, ndim: int) -> Assignment:
-        """Return the block numbers of every device for arrays of `ndim` dims."""
+        """Return the number of each device's block along every dim, for arrays of `ndim` dims."""
         if len(self.spec) > ndim:
             raise ShardingError(
                 f"{self.spec!r} has {len(self.spec)} entries for an array of {ndim} dims; give at "

@@ -26,19 +26,20 @@ UNCONSTRAINED: Final = _Unconstrained()
 class PartitionSpec(tuple[Any, ...]):
     """The mesh axes that split each dim of an array.
 
-    An entry is an axis name, a tuple of names (one flat split, first name most significant), None
-    (not split) or `UNCONSTRAINED`. Dims beyond the last entry are not split.
+    An entry is the name of a mesh axis, a tuple of names, or None for a dim that is not split. A
+    tuple splits the dim over all of these axes; the first is the major one. Dims beyond the last
+    entry are not split. `UNCONSTRAINED` lets `lax.with_sharding_constraint` choose.
 
     Args:
       *entries: an entry for each dim.
-      unreduced: mesh axes over which JAX leaves sums open. A spec stores them, but shardings refuse
-        them: arrays hold complete sums.
-      reduced: mesh axes for JAX's derivatives. A spec stores and ignores them.
+      unreduced: mesh axes over which JAX has not summed yet. A spec stores them, but shardings
+        refuse them, since gpushard's arrays hold complete sums.
+      reduced: mesh axes that JAX uses for derivatives. A spec stores and ignores them.
 
     Raises:
       ArgumentTypeError: an entry has another type, or `unreduced` or `reduced` is not a set of
         names.
-      ArgumentError: an axis is in two of these: the entries, `unreduced` and `reduced`.
+      ArgumentError: an axis is in two of the entries, `unreduced` and `reduced`.
 
     >>> PartitionSpec("x", None, ("y", "z"))
     PartitionSpec('x', None, ('y', 'z'))
@@ -87,10 +88,10 @@ class PartitionSpec(tuple[Any, ...]):
         return tuple(self)
 
     def update(self, **changes: Any) -> PartitionSpec:
-        """Return the spec with other entries or axes.
+        """Return a copy of the spec with some fields replaced.
 
         Args:
-          **changes: `partitions`, the entries; `unreduced`; `reduced`.
+          **changes: new values of `partitions` (the entries), `unreduced` or `reduced`.
 
         >>> PartitionSpec("x", None).update(partitions=("y",))
         PartitionSpec('y')
@@ -107,7 +108,7 @@ class PartitionSpec(tuple[Any, ...]):
         return PartitionSpec(*chosen.pop("partitions"), **chosen)
 
     def axes(self, dim: int) -> tuple[Any, ...]:
-        """Return the mesh axes that split `dim`, major to minor; () if it is not split.
+        """Return the mesh axes that split dim number `dim`, major axis first; () if none does.
 
         >>> PartitionSpec("x", ("y", "z")).axes(1)
         ('y', 'z')

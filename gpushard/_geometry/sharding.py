@@ -22,15 +22,15 @@ os.register_at_fork(after_in_child=_tilings.renew_lock)
 
 
 class Sharding(abc.ABC):
-    """Describes which box of an array each device holds.
+    """Base of shardings: a sharding says which box of an array each device holds.
 
     To make your own, derive from this class and define `device_set` and `devices_indices_map`.
-    Define `__eq__` and `__hash__` too if instances should compare by value. The order of the map is
-    the order of the devices. Everything else follows from these two methods.
+    Define `__eq__` and `__hash__` too if instances should compare by value. The order of the dict
+    that `devices_indices_map` returns is the order of the devices.
 
-    Boxes are arbitrary: they may have unequal sizes, form no grid, overlap, or be empty. The only
-    error is an element in no box. Devices with equal boxes hold replicas. An element in several
-    different boxes is written in each of them, and read from any of them.
+    A box is a slice per dim. Boxes may have unequal sizes, form no grid, overlap, or be empty. It
+    is only an error if an element is in no box. Devices with equal boxes hold replicas. An element
+    in several different boxes is written in each of them, and read from any of them.
 
     >>> class LastDeviceTakesAll(Sharding):
     ...     def __init__(self, devices):
@@ -48,7 +48,7 @@ class Sharding(abc.ABC):
     @property
     @abc.abstractmethod
     def device_set(self) -> set[Device]:
-        """The devices that this sharding spans."""
+        """The devices that hold blocks of an array with this sharding."""
 
     @abc.abstractmethod
     def devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
@@ -61,17 +61,17 @@ class Sharding(abc.ABC):
           One tuple of slices per device, in device order.
 
         Raises:
-          ShardingError: the sharding does not fit the shape.
+          ShardingError: an array of this shape cannot have this sharding.
         """
 
     def tiling(self, global_shape: Shape) -> Tiling:
-        """Return the boxes of all devices as arrays; cached.
+        """Compute the boxes of all devices for arrays of a shape, as integer arrays; cached.
 
         Args:
           global_shape: shape of the array.
 
         Raises:
-          ShardingError: the sharding does not fit the shape.
+          ShardingError: an array of this shape cannot have this sharding.
           ArgumentError: the shape has too many elements or dims.
         """
         shape = tuple(global_shape)
@@ -104,19 +104,19 @@ class Sharding(abc.ABC):
         return {device for device in self.device_set if is_addressable(device)}
 
     def addressable_devices_indices_map(self, global_shape: Shape) -> dict[Device, Index]:
-        """`devices_indices_map`, restricted to `addressable_devices`."""
+        """Map each addressable device to the slices of the global array that it holds."""
         indices = self.devices_indices_map(global_shape)
         return {device: index for device, index in indices.items() if is_addressable(device)}
 
     def shard_shape(self, global_shape: Shape) -> Shape:
-        """Return the shape of a full shard.
+        """Return the shape of the largest shard.
 
         Args:
           global_shape: shape of the array.
 
         Returns:
-          The length of the longest shard in each dim. If blocks do not divide a dim, trailing
-          shards are smaller.
+          The length of the longest shard along each dim. If the number of blocks does not divide
+          the length of a dim, the last shards are shorter.
         """
         tiling = self.tiling(global_shape)
         longest: list[int] = (tiling.stops - tiling.starts).max(axis=1, initial=0).tolist()
@@ -124,21 +124,21 @@ class Sharding(abc.ABC):
 
     @property
     def beside(self) -> Sharding:
-        """A sharding on the same devices that takes arrays of any rank."""
+        """A sharding on the same devices for arrays of any number of dims."""
         return self
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards lack, since they hold one element along each; usually none."""
+        """The dims of the array that shards do not have; () except for `PmapSharding`."""
         return ()
 
     def stacked(self, sizes: Sequence[int]) -> Shape:
-        """Drop the sizes of dims that shards lack from the sizes of a box."""
+        """Convert the shape of a box to the shape of its shard, without unstacked dims."""
         dropped = self.unstacked
         return tuple([n for dim, n in enumerate(sizes) if dim not in dropped])
 
     def shard_index(self, box: Index) -> tuple[Any, ...]:
-        """Return the index of a shard in the array from the slices of its box."""
+        """Convert the slices of a box to the index of its shard; unstacked dims get integers."""
         dropped = self.unstacked
         if not dropped:
             return box
@@ -146,7 +146,7 @@ class Sharding(abc.ABC):
 
     @property
     def is_fully_replicated(self) -> bool:
-        """Whether every device holds the whole array, for every shape."""
+        """Whether every device holds the whole array, whatever its shape."""
         return self.num_devices == 1
 
     @property
@@ -155,16 +155,16 @@ class Sharding(abc.ABC):
         return all(is_addressable(device) for device in self.device_set)
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Test whether two shardings lay out all arrays of `ndim` dims alike, device by device."""
+        """Test whether both shardings give each device the same box of any array of `ndim` dims."""
         return self == other
 
     @property
     def memory_kind(self) -> str:
-        """In which memory of a device the shards lie."""
+        """The memory of each device that holds its shard, such as "device" or "pinned_host"."""
         return "device"
 
     def with_memory_kind(self, kind: str) -> Sharding:
-        """Return this sharding in another memory of the devices."""
+        """Return a copy of this sharding with shards in another memory of the devices."""
         raise ArgumentError(
             f"{type(self).__name__} has no memory kinds; use a NamedSharding or override "
             "with_memory_kind",
@@ -174,13 +174,13 @@ class Sharding(abc.ABC):
 
 
 class GridSharding(Sharding):
-    """A sharding with block numbers that do not depend on the shape."""
+    """Base of shardings that number the blocks of each device without knowing the array's shape."""
 
     _memory_kind: str
 
     @abc.abstractmethod
     def assignment(self, ndim: int) -> Assignment:
-        """Return the block numbers of every device for arrays of `ndim` dims."""
+        """Return the number of each device's block along every dim, for arrays of `ndim` dims."""
 
     def _make_tiling(self, global_shape: Shape) -> Tiling:
         return Tiling.regular(global_shape, self.assignment(len(global_shape)))
@@ -192,7 +192,7 @@ class GridSharding(Sharding):
         return dict(zip(map(device_of, tiling.devices), indices, strict=True))
 
     def is_equivalent_to(self, other: Sharding, ndim: int) -> bool:
-        """Test whether two shardings lay out all arrays of `ndim` dims alike, device by device."""
+        """Test whether both shardings give each device the same box of any array of `ndim` dims."""
         if self == other:
             return True
         if not isinstance(other, GridSharding) or self._memory_kind != other._memory_kind:
@@ -207,16 +207,17 @@ class GridSharding(Sharding):
 
     @property
     def memory_kind(self) -> str:
-        """In which memory of a device the shards lie."""
+        """The memory of each device that holds its shard, such as "device" or "pinned_host"."""
         return self._memory_kind
 
 
 class SingleDeviceSharding(GridSharding):
-    """Keeps a whole array on one device.
+    """A sharding that keeps a whole array on one device.
 
     Args:
       device: the device.
-      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+      memory_kind: the memory of the device that holds the array: "device" (the default),
+        "pinned_host" or "unpinned_host".
 
     >>> SingleDeviceSharding("a").devices_indices_map((5,))
     {'a': (slice(None, None, None),)}
@@ -246,12 +247,12 @@ class SingleDeviceSharding(GridSharding):
 
     @property
     def device_set(self) -> set[Device]:
-        """The one device."""
+        """A set with the device."""
         return {self._device}
 
     @property
     def num_devices(self) -> int:
-        """One."""
+        """Number of devices: 1."""
         return 1
 
     @property
@@ -260,11 +261,11 @@ class SingleDeviceSharding(GridSharding):
         return True
 
     def with_memory_kind(self, kind: str) -> Self:
-        """Return this sharding in another memory of the device."""
+        """Return a copy of this sharding with the array in another memory of the device."""
         return type(self)(self._device, memory_kind=kind)
 
     def assignment(self, ndim: int) -> Assignment:
-        """Return the block numbers of the device: always zero."""
+        """Return the number of the device's block along every dim: always 0."""
         place = place_on(self._device, self._memory_kind)
         return Assignment((place,), (1,) * ndim, np.zeros((ndim, 1), np.int64))
 

@@ -117,47 +117,53 @@ _SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
 class Plan:
-    """How an array is made of others, or a part of one replaced. The planners make them."""
+    """The copies that compute an array from others, as in a reshard, before anything runs.
+
+    Get a plan from `Array.plan`, print `explain()`, and compare `bytes_received`. A wanted pair is
+    a distinct block of the result in one memory domain; arrays of a plan have an entry per wanted
+    pair.
+    """
 
     verb: str
-    """What it does, for people."""
+    """The operation, "move", "rearrange" or "update", for messages."""
 
     sources: tuple[Tiling, ...]
-    """Tilings of the sources."""
+    """The boxes of each source on its devices."""
 
     destination: Tiling
-    """Tiling of the result."""
+    """The boxes of the result on its devices."""
 
     itemsize: int
     """Bytes of an element."""
 
     kept: Aliases
-    """What becomes of every wanted pair, and where those lie that are not written."""
+    """For each wanted pair, whether it is copied or reuses memory of a source, and of which one."""
 
     volume: IntArray
-    """Elements of each of them."""
+    """Number of elements of each wanted pair."""
 
     written_elements: IntArray
-    """How many of these are written."""
+    """Number of elements of each wanted pair that are written."""
 
     how: Copied
     """The copies."""
 
     filled: Sequence[Fill] = ()
-    """What gets a constant, by wanted pair."""
+    """Boxes of wanted pairs that are filled with a constant."""
 
     in_place: bool = False
-    """Whether the blocks of the first source are written, and none allocated."""
+    """Whether the plan writes to the blocks of the first source and allocates none."""
 
     engine_bytes: int | None = None
-    """Bytes from which a dense box goes from one domain to another by a copy engine; None where
-    there are none."""
+    """A copy engine moves dense boxes of at least this many bytes between domains; None if there
+    are no copy engines.
+    """
 
     reach: Reach | None = None
-    """What gets from domain to domain, and how; None if each reads all others."""
+    """Which domains can read which others, and how; None if each can read all others."""
 
     pinned_bytes: int = 0
-    """Page-locked memory for what others cannot reach of a domain; used if there is such."""
+    """Bytes of page-locked memory for copies between domains that cannot read each other."""
 
     def __repr__(self) -> str:
         return (
@@ -177,7 +183,7 @@ class Plan:
 
     @property
     def source(self) -> Tiling:
-        """Tiling of the first source."""
+        """The boxes of the first source on its devices."""
         return self.sources[0]
 
     @functools.cached_property
@@ -187,42 +193,42 @@ class Plan:
 
     @functools.cached_property
     def copied(self) -> IntArray:
-        """The wanted pairs that are written."""
+        """The indices of the wanted pairs that are written."""
         return np.flatnonzero(self.kept.kind == COPY)
 
     @functools.cached_property
     def domains(self) -> list[int]:
-        """The memory domains that want something, ascending."""
+        """The memory domains that hold blocks of the result, ascending."""
         return _numbers_in(self.wanted.domain)
 
     @functools.cached_property
     def writers(self) -> list[int]:
-        """The memory domains that write something, ascending."""
+        """The memory domains in which blocks are written, ascending."""
         return _numbers_in(self.wanted.domain[self.copied])
 
     @functools.cached_property
     def written(self) -> dict[int, int]:
-        """W: bytes that each domain writes."""
+        """Bytes written in each domain."""
         return self._per_domain(self.written_elements)
 
     @functools.cached_property
     def received(self) -> dict[int, int]:
-        """R: bytes that each domain receives from others."""
+        """Bytes that each domain receives from other domains."""
         return self._per_domain(self.how.received())
 
     @property
     def bytes_written(self) -> int:
-        """W over all domains."""
+        """Bytes written in all domains together."""
         return sum(self.written.values())
 
     @property
     def bytes_received(self) -> int:
-        """R over all domains."""
+        """Bytes that all domains together receive from other domains."""
         return sum(self.received.values())
 
     @functools.cached_property
     def allocations(self) -> tuple[tuple[int, Shape, int], ...]:
-        """(position of the device that pays, shape, bytes) of each block that is allocated."""
+        """Position of the charged device, shape and bytes of each block that the plan allocates."""
         if self.in_place:
             return ()
         shapes, homes = self.destination.shard_shapes, self.wanted.home[self.copied]
@@ -233,24 +239,24 @@ class Plan:
 
     @functools.cached_property
     def covers(self) -> IntArray:
-        """Whether each wanted pair is written, and nothing old of it stays."""
+        """For each wanted pair, 1 if all of its elements are written, else 0."""
         covers = np.zeros(len(self.kept.kind), np.int64)
         covers[self.copied] = self.written_elements[self.copied] == self._block_elements
         return covers
 
     @functools.cached_property
     def largest(self) -> int:
-        """Bytes of the largest of them."""
+        """Bytes of the largest block that the plan allocates."""
         return max((nbytes for _, _, nbytes in self.allocations), default=0)
 
     @functools.cached_property
     def total(self) -> int:
-        """Bytes of all of them."""
+        """Bytes of all blocks that the plan allocates."""
         return sum(nbytes for _, _, nbytes in self.allocations)
 
     @functools.cached_property
     def slots(self) -> list[Slot]:
-        """What each device of the destination gets."""
+        """For each device of the result, the kind and the operand of the block that it gets."""
         kept, wanted = self.kept, self.wanted.of_device
         number = np.cumsum(kept.kind == COPY) - 1
         slots: list[Slot] = [
@@ -282,14 +288,15 @@ class Plan:
 
     @functools.cached_property
     def writes_all(self) -> bool:
-        """Whether every device gets a block that is written."""
+        """Whether every device gets a newly written block."""
         return all(kind == COPY for kind, _, _ in self.slots)
 
     @functools.cached_property
     def order(self) -> list[int] | None:
-        """Which block that is written, or else which operand as it lies, each device gets.
+        """For each device, the number of its written block, or of the operand that it reuses.
 
-        None where some devices get the one and some the other, or something else.
+        None if some devices get written blocks and others reuse operands, or if a device gets a
+        view.
         """
         shapes, wanted = self.operand_shapes, self.destination.shard_shapes
         as_they_lie = all(
@@ -305,7 +312,7 @@ class Plan:
 
     @functools.cached_property
     def staging(self) -> dict[int, Staging]:
-        """For each domain that others read through page-locked memory, how much of that."""
+        """The page-locked memory of each domain that others read through such memory."""
         groups: dict[int, list[int]] = {}  # bytes that each phase of a step reads, by domain
         for step in self.steps:
             far = self.out_of_reach(step)
@@ -326,20 +333,20 @@ class Plan:
         return Staging(min(_SLOTS, chunks, self.pinned_bytes // slot), slot, chunk, chunks)
 
     def out_of_reach(self, step: Step) -> set[int]:
-        """Return the domains that a step reads and its own domain cannot reach."""
+        """Return the domains that a step has to read although its own domain cannot reach them."""
         if self.reach is None:
             return set()
         return {of for of in _others(step) if not self.reach.reaches(step.domain, of)}
 
     def sent(self, step: Step) -> set[int]:
-        """Return the domains from which a step gets messages."""
+        """Return the domains that send messages to a step."""
         if self.reach is None:
             return set()
         return {of for of in _others(step) if self.reach.sends(step.domain, of)}
 
     @functools.cached_property
     def operand_of(self) -> IntArray:
-        """The operand that is each wanted pair which is written."""
+        """For each wanted pair that is written, the number of its operand."""
         if self.in_place:
             return self.wanted.home
         numbers = np.full(len(self.kept.kind), -1, np.int64)
@@ -348,29 +355,29 @@ class Plan:
 
     @functools.cached_property
     def operand_shapes(self) -> list[Shape]:
-        """The shapes of all operands."""
+        """The shapes of all operands: the shards of the sources, then the allocated blocks."""
         shards = [shape for tiling in self.sources for shape in tiling.shard_shapes]
         return [*shards, *(shape for _, shape, _ in self.allocations)]
 
     @functools.cached_property
     def copies_made(self) -> int:
-        """How many box copies there are."""
+        """Number of copies of boxes."""
         return sum(len(copies.block) for _, copies in self.how.tables())
 
     @functools.cached_property
     def relays(self) -> int:
-        """How many box copies read what another domain has received in the wave before."""
+        """Number of copies of boxes that a domain received in the wave before, and passes on."""
         tables = self.how.tables()
         return sum(int((copies.remote & (copies.read_pair >= 0)).sum()) for _, copies in tables)
 
     @functools.cached_property
     def waves(self) -> int:
-        """In how many waves the copies are made, one after the other; 1 without relays."""
+        """Number of waves of copies, one after the other; 1 if no domain passes data on."""
         return 1 + max(int(copies.wave.max(initial=0)) for _, copies in self.how.tables())
 
     @functools.cached_property
     def link_bytes(self) -> dict[tuple[int, int], int]:
-        """Bytes over each (source domain, destination domain), local copies included."""
+        """Bytes copied for each (source domain, destination domain), including local copies."""
         links: dict[tuple[int, int], int] = {}
         for _, copies in self.how.tables():
             to, of = self.wanted.domain[copies.block], copies.source_domain
@@ -384,7 +391,7 @@ class Plan:
 
     @functools.cached_property
     def peak(self) -> dict[Device, int]:
-        """Bytes that each device holds at most while the plan runs: sources and new blocks."""
+        """The most bytes that each device holds while the plan runs: sources and new blocks."""
         parts = []
         for tiling in self.sources:
             held = holdings(tiling.assignment)
@@ -406,12 +413,12 @@ class Plan:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that this plan takes once expanded, about."""
+        """Bytes of host memory that this plan itself takes, approximately."""
         maps = len(self.destination.shape)
         return 4000 + 300 * len(self.kept.kind) + self.how.count * (600 + 100 * maps)
 
     def explain(self) -> str:
-        """Describe the plan in a few lines of text."""
+        """Describe the plan in a few lines of text: blocks, bytes, peak memory and links."""
         counts = np.bincount(self.kept.kind, minlength=len(_KINDS)).tolist()
         blocks = ", ".join(f"{n} {name}" for n, name in zip(counts, _KINDS, strict=True) if n)
         lines = [

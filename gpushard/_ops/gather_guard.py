@@ -17,14 +17,15 @@ _level = contextvars.ContextVar("gather_guard", default="allow")
 
 @contextlib.contextmanager
 def gather_guard(level: str) -> Iterator[None]:
-    """Allow, log or forbid gathers and large moves in operations, in a `with` block.
+    """Allow, log or forbid operations that gather or move large operands, in a `with` block.
 
-    An operation moves operands with shardings that disagree. The guard watches for operations that
-    move more than `Settings.large_move_bytes`, or that gather a split operand whole on every
-    device. Explicit moves (`reshard`, `device_put`, `out_sharding=`) are always allowed.
+    An operation moves its operands if their shardings disagree. The guard applies to operations
+    that move more than `Settings.large_move_bytes`, or that copy a whole split operand to every
+    device. Explicit moves by `reshard`, `device_put` and `out_sharding=` are always allowed.
 
     Args:
-      level: "allow" (the default), "log" or "disallow".
+      level: "allow" (the default outside any guard), "log" to write a log message, or "disallow" to
+        raise `TransferGuardError`.
 
     Raises:
       ArgumentError: the level is unknown.

@@ -44,20 +44,21 @@ __all__ = [
 
 _creating = described(
     shape="the shape.",
-    dtype="the dtype; float64 by default. `key.dtype` makes keys, with the number as both words.",
+    dtype="the dtype; float64 by default. With `key.dtype`, the elements are random keys with\n"
+    "    this number in both words.",
     order='must be "C" or None.',
-    device="where the array goes.",
-    out_sharding="where the array goes; another name of `device`.",
+    device="a device or a sharding for the array; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 _like = described(
-    a="the array to imitate.",
+    a="the other array.",
     dtype="the dtype; by default that of `a`.",
-    shape="the shape; by default that of `a`. With another number of axes every device of `a`\n"
-    "    has the whole array.",
+    shape="the shape; by default that of `a`. If the number of axes differs from that of `a`,\n"
+    "    every device of `a` gets the whole array.",
     order='must be "C" or None.',
-    device="where the array goes; by default as `a` lies.",
-    out_sharding="where the array goes; another name of `device`.",
+    device="a device or a sharding for the array; by default the sharding of `a`.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -74,17 +75,18 @@ def asarray(
     """Convert data to an array.
 
     Args:
-      a: an array, a number, a sequence of numbers or of arrays, nested or not, or an object with
-        `__array__`, `__dlpack__` on the CPU, or a buffer.
-      dtype: the dtype; by default NumPy's.
-      device: where the array goes; by default arrays stay where they are.
-      copy: True for an array with its own memory; False for the array itself, or an error if data
-        has to be copied. By default the result is another handle on the same value.
-      out_sharding: where the array goes; another name of `device`.
+      a: an array, a number, or a (nested) sequence of numbers or arrays. Also an object with
+        `__array__`, with `__dlpack__` on the CPU, or with the buffer protocol.
+      dtype: the dtype; by default the one that NumPy would choose.
+      device: a device or a sharding for the array. By default arrays stay where they are, and other
+        data goes where new arrays go.
+      copy: True copies the data to new memory. False returns the array itself, or raises if the
+        data has to be copied. None returns a new `Array` that shares memory if possible.
+      out_sharding: another name of `device`.
 
     Raises:
       ArgumentTypeError: the data is not numeric.
-      ArgumentError: the data would have to be copied, and `copy` is False.
+      ArgumentError: `copy` is False, and the data has to be copied.
 
     >>> asarray([1, 2], dtype="float32")
     Array([1., 2.], dtype=float32)
@@ -135,15 +137,16 @@ def array(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Convert data to an array with its own memory; see `asarray`.
+    """Convert data to a new array with a copy of the data; see `asarray`.
 
     Args:
-      object: the data.
-      dtype: the dtype; by default NumPy's.
-      copy: whether to copy an array.
-      ndmin: the least number of axes; new axes come first.
-      device: where the array goes; by default arrays stay where they are.
-      out_sharding: where the array goes; another name of `device`.
+      object: the data, as for `asarray`.
+      dtype: the dtype; by default the one that NumPy would choose.
+      copy: whether to copy data that is an array already.
+      ndmin: the least number of axes of the result; missing axes are added in front.
+      device: a device or a sharding for the array. By default arrays stay where they are, and other
+        data goes where new arrays go.
+      out_sharding: another name of `device`.
     """
     if not ndmin:
         return asarray(
@@ -164,14 +167,14 @@ def full(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array that is filled with a value.
+    """Create an array with all elements equal to a value.
 
     Args:
-      fill_value: the value; an array is broadcast.
+      fill_value: the value, a number, or an array that broadcasts to the shape.
       dtype: the dtype; by default that of `fill_value`.
 
     Raises:
-      ArgumentError: a size is negative, or an array does not broadcast.
+      ArgumentError: a size is negative, or `fill_value` does not broadcast to the shape.
       ArgumentTypeError: sizes are not integers, or the value is not a number.
     """
     check_order(order)
@@ -256,7 +259,7 @@ def empty(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array for elements that you will assign; until then they are zeros."""
+    """Create an array of zeros, for code that will assign all elements."""
     return zeros(shape, dtype, order, device=device, out_sharding=out_sharding)
 
 
@@ -271,10 +274,10 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array that is filled with a value, with the sharding of another.
+    """Create an array with all elements equal to a value, like another array.
 
     Args:
-      fill_value: the value; an array is broadcast.
+      fill_value: the value, a number, or an array that broadcasts to the shape.
     """
     check_order(order)
     a = offered(a)
@@ -315,7 +318,7 @@ def zeros_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array of zeros with the sharding of another."""
+    """Create an array of zeros, with the shape, dtype and sharding of another array."""
     return full_like(a, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
@@ -329,7 +332,7 @@ def ones_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array of ones with the sharding of another."""
+    """Create an array of ones, with the shape, dtype and sharding of another array."""
     return full_like(a, 1, dtype, order, shape=shape, device=device, out_sharding=out_sharding)
 
 
@@ -343,14 +346,14 @@ def empty_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create an array with the sharding of another, for elements that you will assign.
+    """Create an array of zeros like another array, for code that will assign all elements.
 
     Args:
-      prototype: the array to imitate.
+      prototype: the other array.
       dtype: the dtype; by default that of `prototype`.
-      shape: the shape; by default that of `prototype`. With another number of axes every device of
-        `prototype` has the whole array.
-      device: where the array goes; by default as `prototype` lies.
+      shape: the shape; by default that of `prototype`. If the number of axes differs from that of
+        `prototype`, every device of it gets the whole array.
+      device: a device or a sharding for the array; by default the sharding of `prototype`.
     """
     return full_like(
         prototype, 0, dtype, order, shape=shape, device=device, out_sharding=out_sharding
@@ -358,13 +361,13 @@ def empty_like(
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Array:
-    """Create an array over the memory of an array of another library.
+    """Create an array that shares the memory of an array of another library, if possible.
 
     Args:
       x: an object with `__dlpack__` and `__dlpack_device__`; an array of gpushard is returned
         unchanged.
-      device: where the array goes; by default where the memory can be shared.
-      copy: True to copy always, False for an error instead of a copy.
+      device: a device for the array; by default one that can share the memory.
+      copy: True always copies; False raises if a copy is needed; None copies only if needed.
 
     >>> import numpy as np
     >>> from_dlpack(np.arange(3))
@@ -378,7 +381,7 @@ def copy(a: Any, order: Any = None, *, out_sharding: Any = None) -> Array:
     """Copy an array.
 
     Args:
-      order: must be "C", or another order that means it here.
+      order: "C", "A", "K" or None, which all mean row-major here.
     """
     check_order(order)
     return a.copy()

@@ -47,14 +47,14 @@ _REPLICATED = PartitionSpec()
 
 @contextlib.contextmanager
 def default_device(device: Device | str | None) -> Iterator[None]:
-    """Put new data on `device` in a `with` block, unless a call chooses another placement.
+    """Put new arrays on a device in a `with` block, unless a call chooses another place.
 
     Args:
-      device: one of `devices()`, or a platform, "cpu" or "gpu", for its first device; None for the
-        first device of all.
+      device: one of `devices()`. "cpu" or "gpu" means the first device of that platform, None the
+        first of all devices.
 
     Raises:
-      ArgumentTypeError: `device` is not a device.
+      ArgumentTypeError: `device` is neither a device, nor a platform, nor None.
       NoDeviceError: the platform has no devices.
 
     >>> import gpushard as gs
@@ -82,22 +82,22 @@ offer("default_device", lambda: _default.get(), lambda device: _default.set(_cho
 
 @contextlib.contextmanager
 def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Mesh]:
-    """Put new data on all devices of `mesh` in a `with` block, unless a call chooses others.
+    """Put new arrays on all devices of a mesh in a `with` block, unless a call chooses others.
 
     This applies to `device_put`, `gpushard.numpy.asarray` and the functions that create arrays.
-    Their results are uncommitted: they follow the committed arrays that they are used with. The
-    innermost `use_mesh` or `default_device` decides. A bare `PartitionSpec` refers to this mesh
-    too, unless there is a `with mesh:`.
+    Their results are uncommitted: an operation moves them to the devices of its committed operands.
+    The innermost `use_mesh` or `default_device` decides. A `PartitionSpec` without a mesh refers to
+    this mesh, too, unless a `with mesh:` block is active.
 
     Args:
       mesh: the mesh.
-      spec: the mesh axes that split each dim. Entries beyond an array's rank, and entries of dims
-        of length 1 or 0, are ignored. "auto" cuts the longest dims by the largest axes. Without a
-        spec every device has a replica.
+      spec: the mesh axes that split each dim of a new array. Entries for dims that the array does
+        not have, or that have length 0 or 1, are ignored. "auto" splits the longest dims over the
+        largest axes. By default every device has a replica.
 
     Raises:
       ArgumentTypeError: `mesh` is not a mesh of devices, or `spec` is neither a spec nor "auto".
-      ShardingError: the mesh has no such axis.
+      ShardingError: the mesh does not have an axis in `spec`.
 
     >>> import gpushard as gs
     >>> with use_mesh(gs.make_mesh((4,), "x"), "auto"):
@@ -170,7 +170,7 @@ def everywhere(sharding: Sharding) -> Sharding:
 
 
 def get_mesh() -> Mesh | None:
-    """Return the current mesh, which bare `PartitionSpec`s refer to; None if there is none.
+    """Return the current mesh, to which a `PartitionSpec` without a mesh refers, or None.
 
     >>> import gpushard as gs
     >>> with gs.set_mesh(gs.make_mesh((4,), "x")):
@@ -187,13 +187,14 @@ def make_mesh(
     *,
     devices: Sequence[Any] | None = None,
 ) -> Mesh:
-    """Arrange devices in a mesh.
+    """Arrange devices in a grid with named axes.
 
     Args:
       axis_shapes: size of each axis.
       axis_names: name of each axis.
       axis_types: as for `Mesh`, but by default `AxisType.Explicit`.
-      devices: the devices, row-major; by default the first of `gpushard.devices()`.
+      devices: the devices, in row-major order of the grid; by default as many of
+        `gpushard.devices()` as the grid has positions.
 
     Returns:
       The mesh.

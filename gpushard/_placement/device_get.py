@@ -23,7 +23,8 @@ def device_get(x: Any) -> Any:
     """Copy the values of arrays to the host.
 
     Args:
-      x: an array or a pytree. Random keys, and leaves that are not `Array`s, stay unchanged.
+      x: an array, or a pytree of arrays. Random keys, and leaves that are not `Array`s, are
+        returned unchanged.
 
     Returns:
       Read-only NumPy arrays in the structure of `x`.

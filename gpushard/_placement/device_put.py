@@ -46,11 +46,12 @@ _converters: dict[type, Callable[[Any], HostArray]] = {}
 
 
 def register_placeable(kind: type, convert: Callable[[Any], HostArray]) -> None:
-    """Let `device_put` accept a type of data.
+    """Let `device_put` accept another type of data.
 
     Args:
       kind: the type, including its subclasses.
-      convert: a function that returns the data as a NumPy array, without a copy if possible.
+      convert: a function that takes an object of this type and returns its data as a NumPy array,
+        without a copy if possible.
 
     Raises:
       ArgumentTypeError: `kind` is not a type, or `convert` is not a function.
@@ -81,20 +82,20 @@ def device_put(
 
 
 def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: Any = False) -> Any:
-    """Place data on devices.
+    """Copy data to devices, or move arrays to other devices or shardings.
 
     Args:
-      x: an array, a scalar, or a pytree of them: NumPy arrays, gpushard arrays, Python scalars, and
-        objects with `__array__`, or with `__dlpack__` on the CPU.
+      x: an array or a scalar, or a pytree of these. Arrays may be of NumPy, of gpushard, or of any
+        type with `__array__`, or with `__dlpack__` on the CPU.
       device: the place: a device, one of its memories, a `Sharding`, a `Format`, or a
-        `PartitionSpec` in `with mesh:`; or a pytree of these that is a prefix of `x`, such as a
-        list of devices for a list of arrays. None leaves arrays where they are. It puts other data
-        on the default of `use_mesh` or `default_device`, or on the first device, uncommitted.
-      donate: whether to give up gpushard arrays in `x`. They are deleted when all are placed; if
-        one cannot be placed, they stay. A bool, or a prefix pytree of bools.
-      may_alias: whether the result may share memory with a NumPy source, which you must not change
-        then. By default you may overwrite the source when the call returns. A bool, or a prefix
-        pytree of bools.
+        `PartitionSpec` in a `with mesh:` block. A pytree of places must be a prefix of `x`, such as
+        a list of devices for a list of arrays. None leaves arrays where they are. It puts other
+        data where `use_mesh` or `default_device` says, else on the first device, uncommitted.
+      donate: whether gpushard arrays in `x` are deleted once all of them are placed. If one cannot
+        be placed, none is deleted. A bool, or a prefix pytree of bools.
+      may_alias: whether the result may share memory with a NumPy array in `x`. If True, you must
+        not change that array afterwards. By default you may overwrite it as soon as the call
+        returns. A bool, or a prefix pytree of bools.
 
     Returns:
       `Array`s in the structure of `x`.
@@ -102,9 +103,9 @@ def device_put(x: Any, device: Any = None, *, donate: Any = False, may_alias: An
     Raises:
       ShardingError: a sharding does not fit a shape.
       ArgumentTypeError: data is not numeric, or a place has another type.
-      ArgumentError: `x` has an array twice, and donates it.
+      ArgumentError: a donated array is in `x` twice.
       DeletedArrayError: an array in `x` was deleted.
-      OutOfMemoryError: a device has no room.
+      OutOfMemoryError: a device has too little free memory.
       TreeError: `device`, `donate` or `may_alias` is not a prefix of `x`.
 
     >>> import gpushard as gs

@@ -27,14 +27,15 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
     """Put one value on each device, and stack the values along a new first dim.
 
     Args:
-      shards: an array or a pytree for each device; all with one structure, shape and type.
+      shards: an array or a pytree for each device; all have the same structure, shapes and dtypes.
       devices: the devices.
 
     Returns:
-      Arrays in the structure of a shard, in a `PmapSharding`: `x[i]` is shard i, without a copy.
+      Arrays in the structure of one element of `shards`, with a `PmapSharding`. For such an array
+      `x`, `x[i]` is the value on device i, without a copy.
 
     Raises:
-      ArgumentError: there are more or fewer shards than devices, or none.
+      ArgumentError: the numbers of shards and devices differ, or are 0.
       ShardingError: shapes differ.
       ArgumentTypeError: types of elements differ, or data cannot be placed.
       TreeError: structures differ.
@@ -85,8 +86,8 @@ def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
       devices: the devices.
 
     Returns:
-      Arrays in the structure of `x`, in a `PmapSharding`. Each element along the first dim equals
-      the leaf of `x`.
+      Arrays in the structure of `x`, with a `PmapSharding`. Each element along the first dim equals
+      the corresponding leaf of `x`.
 
     Raises:
       ArgumentError: there are no devices.
@@ -107,19 +108,20 @@ def replicate(
     backend: str | None = None,
     in_axis: int | None = 0,
 ) -> Array:
-    """Put a value on several devices, as an array with or without a new dim.
+    """Copy a value to several devices, as an array with or without a new dim.
 
     Args:
       val: the value.
       axis_size: length of the new dim.
-      nrep: number of devices, a multiple of `axis_size`: each element of the new dim is on
+      nrep: the number of devices, a multiple of `axis_size`. Each element of the new dim is on
         `nrep // axis_size` devices.
       devices: `nrep` devices; by default the first of `local_devices(backend)`.
       backend: the platform of the default devices.
-      in_axis: the position of the new dim; with None all devices have the whole array.
+      in_axis: the position of the new dim. With None there is no new dim, and each device has the
+        whole value.
 
     Returns:
-      The array, in a `PmapSharding`.
+      The array, with a `PmapSharding`.
 
     Raises:
       NoDeviceError: there are fewer than `nrep` devices.

@@ -12,7 +12,7 @@ def devices(backend: str | None = None) -> list[Device]:
     """List the devices of all processes.
 
     Args:
-      backend: a platform, "cpu" or "gpu", to list only its devices.
+      backend: "cpu" or "gpu" lists only devices of that platform; None lists all.
 
     Raises:
       NoDeviceError: the platform has no devices.
@@ -32,7 +32,7 @@ def local_devices(backend: str | None = None) -> list[Device]:
     """List the devices of this process.
 
     Args:
-      backend: a platform, "cpu" or "gpu", to list only its devices.
+      backend: "cpu" or "gpu" lists only devices of that platform; None lists all.
     """
     return [device for device in devices(backend) if device.is_addressable]
 
@@ -44,7 +44,7 @@ def device_count(backend: str | None = None) -> int:
     """Return the number of devices of all processes.
 
     Args:
-      backend: a platform, "cpu" or "gpu", to count only its devices.
+      backend: "cpu" or "gpu" counts only devices of that platform; None counts all.
     """
     return len(devices(backend))
 
@@ -53,13 +53,13 @@ def local_device_count(backend: str | None = None) -> int:
     """Return the number of devices of this process.
 
     Args:
-      backend: a platform, "cpu" or "gpu", to count only its devices.
+      backend: "cpu" or "gpu" counts only devices of that platform; None counts all.
     """
     return len(local_devices(backend))
 
 
 def process_index() -> int:
-    """Return the number of this process."""
+    """Return the number of this process, counted from 0."""
     return Runtime.process_index
 
 
@@ -74,10 +74,10 @@ def default_backend() -> str:
 
 
 def empty_cache() -> int:
-    """Return unused memory to the system, for other users of the device.
+    """Return unused cached memory to the system, so that other programs can use it.
 
-    Memory of deleted arrays is cached for new ones. This call frees memory that is not in use at
-    this moment. Memory that is still being read or written stays.
+    gpushard caches the memory of deleted arrays for new arrays. This call frees cached memory.
+    Memory that the devices still read or write stays.
 
     Returns:
       The number of bytes freed.

@@ -24,8 +24,8 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 joining = public(
     tup="a sequence of arrays.",
-    dtype="the dtype of the result; by default the arrays are promoted.",
-    casting="the conversions to `dtype` that are allowed, as in `numpy.can_cast`.",
+    dtype="the dtype of the result; by default the one that the arrays promote to.",
+    casting="which conversions to `dtype` are allowed, as in `numpy.can_cast`.",
 )
 
 
@@ -66,14 +66,14 @@ def concat(
     casting: str = "same_kind",
     out_sharding: Any = None,
 ) -> Array:
-    """Join arrays along an axis that they have.
+    """Join arrays along an existing axis.
 
     Args:
-      arrays: a sequence of arrays of equal sizes along the other axes.
-      axis: the axis; None joins all elements in row-major order.
+      arrays: a sequence of arrays that have equal lengths along all other axes.
+      axis: the axis; None flattens each array in row-major order first.
 
     Raises:
-      ArgumentError: there are no arrays, or sizes differ.
+      ArgumentError: there are no arrays, or lengths differ along another axis.
     """
     refuse_out("concat", out)
     xs = joined(arrays, "concat", dtype, casting)
@@ -112,7 +112,7 @@ def stack(
     casting: str = "same_kind",
     out_sharding: Any = None,
 ) -> Array:
-    """Join arrays of one shape along a new axis.
+    """Join arrays of equal shape along a new axis.
 
     Args:
       arrays: a sequence of arrays.

@@ -7,10 +7,10 @@ from gpushard._runtime import current_runtime
 
 
 def live_arrays(platform: str | None = None) -> list[Array]:
-    """List all arrays in use that are not deleted.
+    """List all arrays that the program still holds and has not deleted.
 
     Args:
-      platform: "cpu" or "gpu", to list only arrays on its devices.
+      platform: "cpu" or "gpu" lists only arrays on devices of that platform; None lists all.
     """
     arrays = [a for a in current_runtime.current().live_arrays() if not a.is_deleted()]
     return [array for array in arrays if platform in (None, array.platform())]

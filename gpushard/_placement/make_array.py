@@ -41,22 +41,23 @@ def make_array_from_callback(
     *,
     dtype: Any = None,
 ) -> Array:
-    """Make an array from a function that returns the data of a box.
+    """Make an array from a function that returns the data of each shard.
 
     Args:
       shape: shape of the array.
       sharding: the sharding of the array.
-      data_callback: takes slices of the global array, or an integer for an unstacked dim, and
-        returns their data. It is called once for every distinct box of this process, so once for a
-        replicated array, and not for boxes without elements.
-      dtype: type of the elements; by default that of the first data.
+      data_callback: a function that takes the index of a shard in the global array and returns the
+        data there. An index is a tuple with a slice per dim, or an integer for an unstacked dim.
+        The function is called once for each distinct index of this process, so once for a
+        replicated array. It is not called for shards without elements.
+      dtype: the dtype; by default that of the first data.
 
     Returns:
       The array.
 
     Raises:
-      ShardingError: the sharding does not fit the shape, or data has another shape than its box.
-      ArgumentTypeError: data is not numeric, or its dtype differs from the first.
+      ShardingError: the sharding does not fit the shape, or data has another shape than its shard.
+      ArgumentTypeError: data is not numeric, or has another dtype than the first.
 
     >>> import gpushard as gs
     >>> sharding = gs.NamedSharding(gs.make_mesh((2,), "x"), gs.P("x"))
@@ -106,13 +107,13 @@ def make_array_from_callback(
 def make_array_from_single_device_arrays(
     shape: Any, sharding: Sharding, arrays: Sequence[Array], *, dtype: Any = None
 ) -> Array:
-    """Make an array with the given arrays as its shards, without a copy.
+    """Make an array from its shards, without a copy.
 
     Args:
       shape: shape of the array.
       sharding: the sharding of the array.
-      arrays: an array on each addressable device of the sharding, in any order.
-      dtype: type of the elements; needed only if there are no arrays.
+      arrays: the shards: one array on each addressable device of the sharding, in any order.
+      dtype: the dtype; needed only if `arrays` is empty.
 
     Returns:
       The array; it shares memory with `arrays`.

@@ -91,13 +91,14 @@ def _dtype_of_stored(stored: np.dtype[Any]) -> np.dtype[Any]:
 def load(
     file: PathLike, sharding: Any = None, *, progress: Callable[[int], None] | None = None
 ) -> Array:
-    """Read an array from a `.npy` file, shard by shard; the host never holds a whole copy.
+    """Read an array from a `.npy` file, shard by shard, without the whole array in host memory.
 
     Args:
-      file: its path.
-      sharding: the sharding of the array: a sharding, a device, or a spec in `with mesh:`. None
-        takes the default placement of new data.
-      progress: called with the number of bytes of each box before it is read.
+      file: the path of the file.
+      sharding: the place of the array: a sharding, a device, or a `PartitionSpec` in a `with mesh:`
+        block. None puts the array where new arrays go.
+      progress: a function that is called before each part of the file is read, with the size of the
+        part in bytes.
 
     Returns:
       The array.
@@ -123,14 +124,14 @@ def load(
 
 
 def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
-    """Write an array to a `.npy` file, shard by shard; the host never holds a whole copy.
+    """Write an array to a `.npy` file, shard by shard, without the whole array in host memory.
 
-    The file appears under its name only when it is complete.
+    The file gets its name only when it is complete, so readers never see a part of it.
 
     Args:
       file: its path.
       arr: the array, on devices or on the host.
-      allow_pickle: has no effect, since numbers need no pickle.
+      allow_pickle: ignored: numbers need no pickle.
 
     Raises:
       ArgumentTypeError: `arr` is not an array of numbers.

@@ -11,11 +11,10 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 
 def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
-    """Yield batches on devices, and move the next batches there in advance.
+    """Yield batches on devices, and copy the next batches there in advance.
 
-    When you take a batch, `prefetch` places the batch `size` positions after the last one. So
-    copies to the devices run while the devices compute. At most `size` batches are held, in
-    addition to the last one that you took.
+    `prefetch` keeps up to `size` batches on the devices, in addition to the last one that you took.
+    When you take a batch, it starts to copy another one. So copies run while the devices compute.
 
     Args:
       batches: pytrees of arrays on the host.
@@ -28,7 +27,8 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
     Raises:
       ArgumentError: `size` is less than 1.
       ArgumentTypeError: `batches` cannot be iterated over.
-      ShardingError: the sharding does not fit a batch; the batches before it come first.
+      ShardingError: the sharding does not fit a batch. The error is raised after all earlier
+        batches were yielded.
 
     >>> import numpy as np
     >>> batches = ({"x": np.full(2, i)} for i in range(3))

@@ -35,16 +35,18 @@ def make_array_from_process_local_data(
     Args:
       sharding: the sharding of the array: a sharding, a device, or a `PartitionSpec` over the
         current mesh. For several arrays, a pytree that is a prefix of `local_data`.
-      local_data: data, or a pytree of data. Along each dim it has either the whole array, or only
-        the slices of this process's devices, packed one after the other.
-      global_shape: shape of the array, a tuple, or a prefix pytree of shapes. By default each dim
-        is the length of the local data, divided by the share of its blocks in this process.
+      local_data: the data of this process, or a pytree of such data. Along each dim it has either
+        the whole length, or only the parts for this process's devices, joined in order.
+      global_shape: the shape of the array, a tuple, or a prefix pytree of shapes. By default the
+        length of each dim is computed from the local data: its length, divided by the fraction of
+        the blocks that this process has.
 
     Returns:
       The array, or arrays in the structure of `local_data`.
 
     Raises:
-      ShardingError: a dim of the data has neither the global size nor that of this process's part.
+      ShardingError: a dim of the data has neither the global length nor that of this process's
+        part.
       TreeError: `sharding` or `global_shape` is not a prefix of `local_data`.
 
     >>> import gpushard as gs
@@ -90,11 +92,11 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
 
 
 def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
-    """Count the distinct indices of a dim that the devices of this process hold.
+    """Count the different parts of one dim that the devices of this process hold.
 
     Args:
       sharding: the sharding of the array.
-      dim: the dim.
+      dim: the number of the dim.
       global_shape: shape of the array.
 
     Raises:

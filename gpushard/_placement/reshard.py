@@ -19,20 +19,21 @@ _T = TypeVar("_T")
 
 
 def reshard(x: _T, sharding: Any, *, donate: bool = False) -> _T:
-    """Move arrays to other shardings, from shard to shard, without a copy on the host.
+    """Move arrays to other shardings, without assembling them on the host.
 
     Args:
       x: an `Array` or a pytree of arrays.
-      sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array, or a prefix pytree.
-      donate: whether to give up arrays in `x`. They are deleted when all have moved, which frees
-        memory that is not shared immediately; if one cannot move, they stay.
+      sharding: a `Sharding`, or a `PartitionSpec` over the mesh of each array; or a pytree of these
+        that is a prefix of `x`.
+      donate: whether the arrays in `x` are deleted once all of them have moved. This frees memory
+        that no other array shares. If one cannot move, none is deleted.
 
     Returns:
       Arrays in the structure of `x`.
 
     Raises:
       ArgumentTypeError: a leaf is not an `Array`.
-      ArgumentError: `x` has an array twice, and donates it.
+      ArgumentError: a donated array is in `x` twice.
       ShardingError: a sharding does not fit a shape.
 
     >>> import gpushard as gs

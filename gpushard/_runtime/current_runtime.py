@@ -84,14 +84,14 @@ def configure(**changes: Any) -> Settings:
     """Change settings. Call this before the first array is created and before `devices()`.
 
     Args:
-      **changes: fields of `Settings`, such as `host_devices=4` or `memory_limit=2 << 30`.
-        `enable_checks` and `parallel_functions_output_gda` may change at any time.
+      **changes: new values of fields of `Settings`, such as `host_devices=4` or `memory_limit=2 <<
+        30`. You can change `enable_checks` and `parallel_functions_output_gda` at any time.
 
     Returns:
       The new settings.
 
     Raises:
-      ConfigurationError: a name or a value is wrong, or devices are in use already.
+      ConfigurationError: a setting is unknown, its value is invalid, or devices are in use already.
     """
     global _settings
     unknown = sorted(set(changes) - {field.name for field in dataclasses.fields(Settings)})

@@ -36,7 +36,7 @@ _MOST_QUEUED = 64  # so many claims that began or ended wait for the next submis
 class Device:
     """A place that holds shards and runs work: a GPU, a part of one, or a virtual CPU device.
 
-    Devices are made by the library; get them from `gpushard.devices()`.
+    Get devices from `gpushard.devices()`; do not create them yourself.
     """
 
     def __init__(
@@ -53,54 +53,54 @@ class Device:
     ) -> None:
         self.runtime = runtime
         self.id = id
-        """Position among the devices of all processes."""
+        """Position of the device among the devices of all processes."""
         self.platform = platform
         """"cpu" or "gpu"."""
         self.device_kind = device_kind
-        """What the hardware calls itself."""
+        """The name of the hardware, as its driver reports it."""
         self.process_index = 0
-        """The process that drives it."""
+        """The number of the process that controls the device."""
         self.local_hardware_id = local_hardware_id
-        """Position of the chip among those of its process."""
+        """Position of the GPU among those of the process that controls it."""
         self.partition = partition
-        """Which part of the chip it is."""
+        """The number of the part of the GPU that this device is."""
         self.domain = domain
         self.account = account
         self.stream = stream
-        """Its compute stream."""
+        """The stream that runs the work of the device."""
         self.host_account = Account(f"page-locked memory of {account.owner}")
-        """What its shards in host memory take."""
+        """Counts the bytes of shards in the host memory of this device."""
 
     def __repr__(self) -> str:
         return f"{self.platform.capitalize()}Device(id={self.id})"
 
     @property
     def memory_domain(self) -> int:
-        """Number of the memory domain; devices with equal numbers share physical memory."""
+        """Number of the memory domain; devices with equal numbers share memory, without copies."""
         return self.domain.index
 
     @property
     def host_id(self) -> int:
-        """The process that drives it, by its older name."""
+        """An older name of `process_index`."""
         return self.process_index
 
     @property
     def live_buffers(self) -> Any:
-        """Gone; raises with the new name."""
+        """Raise an error that names the replacement; older versions of JAX had this attribute."""
         raise AttributeError("live_buffers is gone; use gpushard.live_arrays()")
 
     @property
     def is_addressable(self) -> bool:
-        """Whether this process can reach its memory."""
+        """Whether this process can reach the memory of the device."""
         return self.process_index == self.runtime.process_index
 
     @property
     def device(self) -> Device:
-        """Itself, as the place where shards lie by default."""
+        """This device. A memory of a device has the same attribute."""
         return self
 
     def memory(self, kind: str) -> Place:
-        """Return one of its memories, where shardings of that `memory_kind` keep shards.
+        """Return the memory of a kind, as a place for `device_put`.
 
         Args:
           kind: "device", "pinned_host" or "unpinned_host".
@@ -112,23 +112,24 @@ class Device:
 
     @property
     def kind(self) -> str:
-        """What kind of memory it is where it stands for one: "device"."""
+        """The kind of memory that the device stands for as a place: "device"."""
         return "device"
 
     def default_memory(self) -> Place:
-        """Return the memory where shards lie if nothing is said: its own."""
+        """Return the memory that holds shards by default: this device."""
         return self
 
     def addressable_memories(self) -> list[Place]:
-        """Return all of its memories."""
+        """Return all memories of the device, as places for `device_put`."""
         return [self.memory(kind) for kind in MEMORY_KINDS]
 
     def memory_stats(self) -> dict[str, int | None]:
-        """Return what its memory is used for, in bytes.
+        """Return the use of the device's memory, in bytes.
 
         Returns:
-          bytes_in_use, peak_bytes_in_use, bytes_limit (None without a quota), largest_alloc_size,
-          num_allocs; and pool_bytes and pool_free_bytes of its memory domain.
+          A dict. For this device: bytes_in_use, peak_bytes_in_use, bytes_limit (None without a
+          quota), largest_alloc_size, and num_allocs, a count. For its memory domain: pool_bytes and
+          pool_free_bytes.
         """
         account, pool = self.account, self.domain.pool
         return self.runtime.run_locked(
@@ -144,7 +145,7 @@ class Device:
         )
 
     def synchronize(self) -> None:
-        """Wait until everything given to this device so far has run."""
+        """Wait until the device has finished all work that was submitted so far."""
         memories = set(self.domain.memories.values())
         streams = {self.stream, *(s for domain in memories for s in domain.streams)}
         for stream, tick in self.runtime.run_locked(lambda: [(s, s.issued) for s in streams]):
@@ -316,8 +317,8 @@ class Runtime:
 
         Args:
           step: allocates first and then submits, so that running out of memory changes nothing.
-          streams: those that it may submit to.
-          args: what it takes.
+          streams: the streams that `step` may submit to.
+          args: the arguments of `step`.
 
         Raises:
           OutOfMemoryError: a quota has no room, even after garbage collection.
@@ -337,7 +338,7 @@ class Runtime:
                 raise out_of_memory(shortage, self._live_arrays()) from None
 
     def empty_cache(self) -> int:
-        """Give free memory that nothing uses any more back to the system; return its bytes."""
+        """Give unused memory back to the system; return its size in bytes."""
         return self.run_locked(
             lambda: max(sum([pool.trim() for pool in self.pools()]), self.backend.empty_cache())
         )
@@ -350,14 +351,14 @@ class Runtime:
     ) -> T:
         """Run `step` under the lock, once there is room in the queues of `streams`.
 
-        An interrupt may strike anywhere under the lock. Whoever takes it next finds that out here
-        and makes all counts right again before anything else happens.
+        An interrupt may strike anywhere under the lock. The next call finds that out here, and
+        corrects all counts before it does anything else.
 
-        No other code uses the library on this thread meanwhile: no collection starts, so no
-        finalizer runs, and a signal handler that comes here is refused. The order of the lines
-        leaves no gap: what comes before `_changing` is set, or after, is a call like any other.
-        A threshold of 0 keeps collections away. `gc.disable` would, too, but other threads ask for
-        that and change it, such as `timeit`, which would leave it as it finds it here.
+        Meanwhile, no other code uses the library on this thread. No collection starts, so no
+        finalizer runs, and a signal handler that calls the library gets an error. The order of the
+        lines leaves no gap: a call before `_changing` is set, or after, is a call like any other. A
+        threshold of 0 prevents collections. `gc.disable` would, too, but other threads use it, such
+        as `timeit`, which would restore the state that it finds here.
 
         Raises:
           NoRoomError: a quota has no room; nothing was submitted.
@@ -535,7 +536,7 @@ class Runtime:
         return tick
 
     def register(self, array: Any) -> None:
-        """Remember a live array, weakly."""
+        """Keep a weak reference to a live array."""
         arrays = self._arrays
         arrays.append(weakref.ref(array))
         if len(arrays) > self._most_arrays:

@@ -47,40 +47,40 @@ def pmap(
     donate_argnums: int | Sequence[int] = (),
     global_arg_shapes: Any = None,
 ) -> _F:
-    """Map a function over an axis of its arguments, with each element on its own device.
+    """Map a function over an axis of its arguments, each element on its own device.
 
-    The function sees arrays without the mapped axis. If it calls another `pmap` over m elements,
-    each of the n outer elements uses m devices, n times m in all.
+    The function sees arrays without the mapped axis. The function may itself call a `pmap`. If the
+    outer axis has n elements and the inner axis m, they use n * m devices.
 
     Args:
       fun: the function.
-      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
-      in_axes: for each argument that is not static the axis to map over, or None to copy the whole
-        argument to all devices. A pytree of these may be a prefix of the arguments. Keyword
-        arguments are mapped over axis 0.
-      out_axes: the position of the mapped axis in each result, or None for a result that is equal
-        on all devices. A pytree of these may be a prefix of the result.
-      static_broadcasted_argnums: numbers of arguments that the function gets unchanged; their
+      axis_name: a name for the mapped axis, for the collectives of `gpushard.lax`.
+      in_axes: for each positional argument that is not static the axis to map over, or None to copy
+        the whole argument to all devices. May be a pytree that is a prefix of these arguments.
+        Keyword arguments are mapped over axis 0.
+      out_axes: for each result the position of the mapped axis, or None if the result is equal on
+        all devices. May be a pytree that is a prefix of the result.
+      static_broadcasted_argnums: positions of the arguments that the function gets unchanged; their
         values must be hashable.
-      devices: one device for each element. By default the first of `gpushard.devices()`.
+      devices: a device for each element; by default the first devices of `gpushard.devices()`.
       backend: the platform of the devices, "cpu" or "gpu".
       axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
-      donate_argnums: numbers of donated arguments. `pmap` deletes their arrays once the function
-        has returned; if the function raises, they stay.
-      global_arg_shapes: for each argument that is not static the shape that the function sees, or
-        None. A pytree of these may be a prefix of the arguments. With several processes this is the
-        shape in all of them together; gpushard has one process.
+      donate_argnums: positions of donated arguments. `pmap` deletes their arrays once the function
+        has returned. If the function raises, they are not deleted.
+      global_arg_shapes: for each argument that is not static, the shape that the function sees, or
+        None. May be a pytree that is a prefix of these arguments. In JAX, this is the shape over
+        several processes.
 
     Returns:
-      A function that takes and returns arrays with the mapped axis. Its results lie in a
-      `PmapSharding`, which unstacks the mapped axis, and that of an inner `pmap`, too. Its method
-      `lower` is that of `jit`.
+      A function that takes and returns arrays with the mapped axis. Its results have a
+      `PmapSharding`: each shard is one element, without the mapped axis and the axis of an inner
+      `pmap`. The function has a method `lower`, like a function from `jit`.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
-      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an axis is beyond an
-        argument.
-      NoDeviceError: the axis has more elements than there are devices.
+      ArgumentTypeError: `fun` is not a function, or an argument is neither an array nor a number.
+      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an argument does not
+        have its axis.
+      NoDeviceError: the mapped axis has more elements than there are devices.
 
     >>> import gpushard as gs
     >>> share = gs.pmap(lambda x: x / gs.lax.psum(x, "i"), "i")
@@ -148,15 +148,15 @@ def soft_pmap(
     """Map a function over an axis that may have more elements than there are devices.
 
     Each device gets an equal chunk of the elements. The function sees arrays without the mapped
-    axis, and collectives work on all of its elements.
+    axis. Collectives over the axis combine all of its elements.
 
     Args:
       fun: the function.
-      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
-      in_axes: for each argument 0, or None to pass the whole argument to all elements. A pytree of
-        these may be a prefix of the arguments.
-      out_axes: for each result 0, or None for a result that is equal for all elements. A pytree of
-        these may be a prefix of the result.
+      axis_name: a name for the mapped axis, for the collectives of `gpushard.lax`.
+      in_axes: for each argument 0 to map over its first axis, or None to pass the whole argument
+        for every element. May be a pytree that is a prefix of the arguments.
+      out_axes: for each result 0 to put the mapped axis first, or None if the result is equal for
+        all elements. May be a pytree that is a prefix of the result.
       axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
       backend: the platform of the devices, "cpu" or "gpu".
 
@@ -165,8 +165,9 @@ def soft_pmap(
       results.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an argument is neither an array nor a number.
-      ArgumentError: an axis is neither 0 nor None, or the elements do not divide into equal chunks.
+      ArgumentTypeError: `fun` is not a function, or an argument is neither an array nor a number.
+      ArgumentError: an axis is neither 0 nor None, or the devices cannot get equal numbers of
+        elements.
 
     >>> import gpushard as gs
     >>> share = gs.soft_pmap(lambda x: x / gs.lax.psum(x, "i"), "i")

@@ -1,4 +1,4 @@
-"""Layer 10: `gpushard.debug`, tools to watch programs, under the names of `jax.debug`.
+"""Print values and draw shardings while a program runs, under the names of `jax.debug`.
 
 callbacks  print values, and call functions with them, from within mapped functions
 visualize  draw which devices hold which block

@@ -20,20 +20,20 @@ def callback(
     partitioned: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a function with the values of arrays, some time soon, on a separate thread.
+    """Call a function with the values of arrays once they are computed, on another thread.
 
-    The function gets read-only NumPy arrays; random keys become their integers, and other arguments
-    are passed unchanged. In a function that `shard_map` or `pmap` maps, it is called for each
-    device with its block. In one that `vmap` maps, it is called for each element.
-    `gpushard.effects_barrier()` waits for all calls, and raises the error of a failed one.
+    The function gets read-only NumPy arrays. Random keys are passed as their integers, and other
+    arguments unchanged. In a function that `shard_map` or `pmap` maps, the callback is called for
+    each device with its block. In a function that `vmap` maps, it is called for each element.
+    `gpushard.effects_barrier()` waits for all calls, and raises the error of a failed call.
 
     Args:
-      callback: the function; its result is ignored. Without it, `debug.callback` returns a function
-        that takes it and its arguments.
-      *args: its arguments.
-      ordered: has no effect: all calls are made in the order of the program.
-      partitioned: has no effect: outside mapped functions the function gets whole arrays.
-      **kwargs: its keyword arguments.
+      callback: the function; its result is ignored. If you leave it out, `debug.callback` returns a
+        function that takes the callback and its arguments.
+      *args: the arguments of the callback.
+      ordered: ignored: gpushard makes all calls in the order of the program.
+      partitioned: ignored: outside mapped functions, the callback gets whole arrays.
+      **kwargs: the keyword arguments of the callback.
 
     Raises:
       ArgumentTypeError: the callback cannot be called.
@@ -59,20 +59,21 @@ def print(
     skip_format_check: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Print values by `str.format` once they are computed, as often as `debug.callback` calls.
+    """Print values, formatted by `str.format`, once they are computed.
 
     Args:
-      fmt: the format, such as "x is {x}". Without it, `debug.print` returns a function that takes
-        the format and its arguments.
-      *args: values of the fields by position.
-      ordered: has no effect: all lines are printed in the order of the program.
-      partitioned: has no effect: outside mapped functions whole arrays are printed.
-      skip_format_check: whether to check only at the time of printing that format and arguments
-        fit.
-      **kwargs: values of the fields by name.
+      fmt: the format, such as "x is {x}". If you leave it out, `debug.print` returns a function
+        that takes the format and the values. In mapped functions, it prints as often as
+        `debug.callback` calls.
+      *args: the values of fields such as {} and {0}.
+      ordered: ignored: lines are printed in the order of the program.
+      partitioned: ignored: outside mapped functions, whole arrays are printed.
+      skip_format_check: whether to check that format and values match only when they are printed,
+        rather than at the call.
+      **kwargs: the values of fields such as {x}.
 
     Raises:
-      ArgumentError: a field has no argument, or an argument no field.
+      ArgumentError: a field has no value, or a value has no field.
 
     >>> import gpushard as gs
     >>> gs.debug.print("x is {x}", x=gs.numpy.arange(3))

@@ -11,7 +11,7 @@ __all__ = ["Traffic", "count_traffic"]
 
 
 class Traffic:
-    """Bytes that each memory domain received, as `count_traffic` counted them."""
+    """The bytes that each memory domain received in a `with count_traffic()` block."""
 
     def __init__(self) -> None:
         self.received: dict[int, int] = {}
@@ -30,10 +30,10 @@ class Traffic:
 def count_traffic() -> Iterator[Traffic]:
     """Count the bytes that move between memory domains while a `with` block runs.
 
-    Devices of one domain share memory and receive nothing from one another. To see on the host what
-    GPUs would move, set `host_domains` to the number of devices. Copies from the host are not
-    counted, and copies through the host count once. The block waits for the devices at its start
-    and end. Moves of other threads meanwhile are counted too.
+    Devices of one memory domain share memory, so nothing moves between them. To see on the host
+    backend what GPUs would move, set `host_domains` to the number of devices. Copies from the host
+    are not counted. A copy from GPU to GPU through host memory counts once. The block waits for the
+    devices at its start and end. Bytes that other threads move meanwhile count, too.
 
     Yields:
       The counts, complete once the block has ended.

@@ -31,23 +31,24 @@ def visualize_sharding(
     max_width: int = 80,
     color_map: ColorMap | None = None,
 ) -> None:
-    """Print which devices hold which block of an array.
+    """Draw which devices hold which block of an array with a shape and a sharding.
 
-    Blocks are drawn to scale if the smallest of them has room for its text. The numbers at the
-    lines are the bounds of blocks. An array with more than two dims has a panel for each part of
-    its first dims, which shows the last two. If not all blocks fit, the picture omits some in the
-    middle and marks the gap.
+    The picture is to scale if the text of the smallest block fits into it. The numbers at the lines
+    are the positions where blocks begin and end. If an array has more than two dims, each picture
+    shows the last two. There is one picture for each block along the first dims. If not all blocks
+    fit, the picture omits some in the middle and marks the gap.
 
     Args:
       shape: the shape of the array.
-      sharding: its sharding.
-      use_color: whether to use a colour for each device, or for each memory domain if there are
-        several. By default True on a terminal, unless `NO_COLOR` is set.
+      sharding: the sharding of the array.
+      use_color: whether to draw in colours, if the output is a terminal and `NO_COLOR` is not set.
+        Each device has its own colour, or each memory domain if there are several.
       scale: the size of the picture; 1 means 10 lines.
-      min_width: the least number of columns of a block, if all have room.
-      max_width: the most columns of the picture.
-      color_map: a function from a number between 0 and 1 to red, green and blue between 0 and 1,
-        such as matplotlib's color maps, or to "#rrggbb".
+      min_width: the least width of a block in characters, if all blocks then fit.
+      max_width: the greatest width of the picture in characters.
+      color_map: a function that returns the colour for a number between 0 and 1, such as a color
+        map of matplotlib. A colour is red, green and blue, each between 0 and 1, or a string
+        "#rrggbb".
 
     Raises:
       ShardingError: the sharding does not fit the shape.
@@ -82,11 +83,11 @@ def visualize_sharding(
 
 
 def visualize_array_sharding(arr: Array, **kw: Any) -> None:
-    """Print which devices hold which block of an array, without reading its elements.
+    """Draw which devices hold which block of an array, without reading its elements.
 
     Args:
       arr: an array.
-      **kw: arguments of `visualize_sharding`.
+      **kw: keyword arguments of `visualize_sharding`.
 
     Raises:
       ArgumentTypeError: `arr` is not an array.
@@ -99,18 +100,20 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
-    """Call a function with the sharding of each array of a tree.
+    """Call a function with the sharding of each array of a pytree.
 
-    In a mapped function, the sharding is that of the dims that the function sees. A block is whole
-    on each device, except along axes that `shard_map` does not map over. In a traced function, the
-    sharding is that of the value when the function runs, and the callback is called while tracing.
+    In a mapped function, the sharding describes the dims that the function sees. A block is whole
+    on each device, except along mesh axes that `shard_map` does not map over. In a traced function,
+    the callback is called while tracing, with the sharding that the value will have when the
+    function runs.
 
     Args:
-      value: a tree of arrays.
+      value: a pytree of arrays.
       callback: the function, called immediately.
 
     Raises:
-      ArgumentTypeError: a leaf is not an array, or `callback` is not callable; nothing was called.
+      ArgumentTypeError: a leaf is not an array, or `callback` is not callable. The callback was not
+        called.
 
     >>> import gpushard as gs
     >>> inspect_array_sharding(gs.device_put(1.0, gs.devices()[2]), callback=print)

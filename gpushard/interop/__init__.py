@@ -1,4 +1,4 @@
-"""Layer 9: share memory with other array libraries.
+"""Share the memory of arrays with NumPy, PyTorch, CuPy, JAX and other libraries.
 
 - `exports`: DLPack and the CUDA array interface of arrays.
 - `imports`: arrays from any library with DLPack.

@@ -26,27 +26,30 @@ from gpushard.interop.exports import place_name
 def from_dlpack(
     x: Any, /, *, device: Device | Sharding | None = None, copy: bool | None = None
 ) -> Array:
-    """Create an array over the memory of another library's array.
+    """Create an array that shares the memory of another library's array, if possible.
 
-    Memory is shared if it is of the device's kind, dense, row-major and aligned to 16 bytes; other
-    data is copied. You must not change shared memory while the result lives: arrays are values. The
-    result holds the producer's memory, and gpushard never writes or reuses it.
+    Memory is shared if the device can use it in place: host memory on CPU devices, the GPU's own
+    memory on a GPU. It must also be dense, row-major and aligned to 16 bytes. Other data is copied.
+    You must not change shared memory while the result is in use. The result keeps the memory of the
+    other array alive. gpushard never writes to it, and never reuses it.
 
     Args:
       x: an array with `__dlpack__` and `__dlpack_device__`, such as NumPy's, JAX's or PyTorch's;
         or an array of gpushard, sharded or not.
       device: one of `gpushard.devices()`; for an array of gpushard also a sharding. By default a
-        device that can share the memory, and the result is uncommitted.
-      copy: True always copies, False raises instead of copying.
+        device that can share the memory; the result is then uncommitted.
+      copy: True always copies; False raises if a copy is needed; None copies only if needed.
 
     Returns:
       The array.
 
     Raises:
       ProtocolError: `x` has no DLPack methods.
-      ArgumentError: a copy is needed and not allowed, or these devices cannot read the data.
-      ArgumentTypeError: `x` is a capsule or has an unsupported type, or `device` is not a device.
-      OutOfMemoryError: a copy has no room.
+      ArgumentError: a copy is needed, and `copy` is False. Or no device of gpushard can read the
+        data.
+      ArgumentTypeError: `x` is a DLPack capsule or has an unsupported dtype, or `device` is not a
+        device.
+      OutOfMemoryError: there is too little free memory for a copy.
 
     >>> import numpy as np
     >>> from_dlpack(np.arange(3))

@@ -28,34 +28,36 @@ from gpushard.interop.imports import nothing
 
 
 def map_shards(f: Callable[..., Any], *arrays: Array, out: Any, sharding: Any = None) -> Any:
-    """Call a function on the local data of every device; it writes new arrays in place.
+    """Call a function of another library on the local data of every device.
 
-    `map_shards` calls `f(*inputs, *outputs)` once per device, in this thread and in device order,
-    with NumPy arrays on the CPU and CuPy arrays on GPUs. On GPUs, CuPy's current stream is the
-    device's stream, so `f` need not wait.
+    `map_shards` allocates the outputs, and calls `f(*inputs, *outputs)` once per device, in this
+    thread and in device order. The arguments are the shards on the device: NumPy arrays on the CPU,
+    CuPy arrays on GPUs. `f` writes its results into the outputs. On GPUs, the current stream of
+    CuPy is that of the device, so `f` need not wait.
 
-    `f` must not write inputs; NumPy's are read-only. Outputs are dense and have arbitrary values at
-    first. `f` must not write them after it has returned. Devices with replicas of an output must
-    write equal values.
+    `f` must not change inputs; NumPy arrays are read-only. Outputs are dense, and have arbitrary
+    values at first. `f` must not write to them after it has returned. If devices have replicas of
+    an output, `f` must write equal values on each.
 
     Args:
-      f: takes the local inputs and then the local outputs, in the order of `tree.leaves(out)`, and
-        returns None.
+      f: a function of the local inputs, followed by the local outputs in the order of
+        `tree.leaves(out)`. It returns None.
       *arrays: the inputs, all on the same devices in the same order.
-      out: a `ShapeDtypeStruct` or a pytree of them: global shape and dtype of every output, and
-        optionally its sharding.
-      sharding: the sharding of the other outputs: a sharding, or a `PartitionSpec` in
-        `with mesh:`. By default that of the first input.
+      out: the global shape and dtype of each output, and optionally its sharding: a
+        `ShapeDtypeStruct`, or a pytree of them.
+      sharding: the sharding of outputs for which `out` has none: a sharding, or a `PartitionSpec`
+        in a `with mesh:` block. By default that of the first input.
 
     Returns:
       The outputs, in the structure of `out`.
 
     Raises:
-      ShardingError: devices differ, or a sharding does not fit a shape.
+      ShardingError: inputs or outputs are on different devices, or a sharding does not fit a shape.
       ArgumentTypeError: `f` is not a function or returned a value, an input is not an `Array`, or
         `out` has leaves that are not `ShapeDtypeStruct`s.
-      ExecutionError: `f` raised (`__cause__` has its error), or the work of an input failed.
-      OutOfMemoryError: a device has no room; `f` was not called.
+      ExecutionError: `f` raised an error, which is `__cause__`, or the work that computes an input
+        failed.
+      OutOfMemoryError: a device has too little free memory. `f` was not called.
 
     >>> import numpy as np
     >>> import gpushard as gs

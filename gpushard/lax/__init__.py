@@ -1,4 +1,4 @@
-"""Operations under the names of `jax.lax`.
+"""Run operations on arrays, under the names of `jax.lax`.
 
 >>> import gpushard as gs
 >>> f = gs.vmap(lambda x: gs.lax.psum(x, "i"), axis_name="i", out_axes=None)

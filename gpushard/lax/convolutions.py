@@ -34,12 +34,12 @@ __all__ = [
 
 
 _convolutions = described(
-    preferred_element_type="the dtype of the result, which operands are converted to."
+    preferred_element_type="the dtype of the result, to which operands are converted first."
 )
 
 
 class ConvDimensionNumbers(NamedTuple):
-    """The roles of the dimensions of the operands and the result of a convolution."""
+    """The roles of the dimensions in a convolution; the fields have the same meaning as in JAX."""
 
     lhs_spec: Sequence[int]  # batch, features, and the others
     rhs_spec: Sequence[int]  # new features, features, and the others
@@ -56,14 +56,15 @@ def padtype_to_pads(
     window_strides: Sequence[int],
     padding: str,
 ) -> list[tuple[int, int]]:
-    """Compute the padding before and after each axis for a rule.
+    """Compute how much padding a rule such as "SAME" puts before and after each axis.
 
     Args:
       in_shape: the shape of the array.
       window_shape: the shape of a window.
-      window_strides: the distance of windows along each axis.
-      padding: "VALID" for no padding; "SAME" for a result with one window for each stride, or
-        "SAME_LOWER", which puts the odd element before the array.
+      window_strides: the step from window to window along each axis.
+      padding: the rule. "VALID" means no padding. "SAME" means a result of length ceil(length /
+        stride); if the padding is odd, it has one more element after the array. "SAME_LOWER" puts
+        that element before the array.
 
     >>> padtype_to_pads((5,), (3,), (2,), "SAME")
     [(1, 1)]
@@ -133,17 +134,18 @@ def check_padded(
 def conv_dimension_numbers(
     lhs_shape: Sequence[int], rhs_shape: Sequence[int], dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """Find the roles of the dimensions of a convolution.
+    """Convert a description of the dimensions of a convolution to `ConvDimensionNumbers`.
 
     Args:
       lhs_shape: the shape of the left operand.
       rhs_shape: the shape of the right operand.
-      dimension_numbers: None for batch, features, and the spatial dimensions in order; or three
-        strings of letters for the dimensions of both operands and of the result: N for batch, C, or
-        I and O, for features.
+      dimension_numbers: three strings, for both operands and the result, with a letter for each
+        dimension. N is the batch and C the features; in the kernel, I and O are input and output
+        features. All other letters are spatial dimensions. None means batch, features, spatial
+        dimensions; for the kernel, output and input features, spatial dimensions.
 
     Raises:
-      ArgumentError: letters do not fit the shapes, or one another.
+      ArgumentError: the letters do not match the shapes, or one another.
 
     >>> conv_dimension_numbers((1,) * 4, (1,) * 4, ("NHWC", "HWIO", "NHWC")).rhs_spec
     (3, 2, 0, 1)
@@ -215,24 +217,26 @@ def conv_general_dilated(
 ) -> Array:
     """Convolve an array with a kernel, as neural networks do, in any number of dimensions.
 
-    Batch and features stay split, also features that are summed over. Each device has whole spatial
-    dimensions.
+    Batch and feature dimensions stay split over devices, even if features are summed over. Spatial
+    dimensions are gathered first.
 
     Args:
       lhs: an array with batch, features, and spatial dimensions.
-      rhs: the kernel, an array of the same dtype with output features, input features of a group,
-        and spatial dimensions. It is not reversed.
-      window_strides: the distance of windows along each spatial dimension.
-      padding: "VALID", "SAME" or "SAME_LOWER", or pairs of the numbers of zeros before and after
-        each spatial dimension; a negative number removes elements.
-      lhs_dilation: the distance of elements of the array; 1 by default.
-      rhs_dilation: the distance of elements of the kernel; 1 by default.
+      rhs: the kernel, an array of the same dtype. It has output features, input features of one
+        group, and spatial dimensions, along which it is not reversed.
+      window_strides: the step from window to window along each spatial dimension.
+      padding: "VALID", "SAME" or "SAME_LOWER"; see `padtype_to_pads`. Or for each spatial dimension
+        a pair: the numbers of zeros before and after it. A negative number removes elements.
+      lhs_dilation: the distance between neighbouring elements of the array, with zeros between; 1
+        by default.
+      rhs_dilation: the distance between neighbouring elements of the kernel; 1 by default.
       dimension_numbers: the roles of the dimensions; see `conv_dimension_numbers`.
-      feature_group_count: the number of groups of features; each group has its own output features.
+      feature_group_count: the number of groups of input features; each group has its own output
+        features.
       batch_group_count: the number of groups of the batch; each group has its own output features.
 
     Raises:
-      ArgumentError: shapes, groups and numbers do not fit each other.
+      ArgumentError: shapes, groups and dimension numbers do not match each other.
       ArgumentTypeError: dtypes differ.
 
     >>> import gpushard as gs
@@ -338,11 +342,11 @@ def conv_with_general_padding(
     Args:
       lhs: an array with batch, features, and spatial dimensions.
       rhs: the kernel, with output features, input features, and spatial dimensions.
-      window_strides: the distance of windows along each spatial dimension.
-      padding: pairs of the numbers of zeros before and after each spatial dimension, or the name of
-        a rule.
-      lhs_dilation: the distance of elements of the array.
-      rhs_dilation: the distance of elements of the kernel.
+      window_strides: the step from window to window along each spatial dimension.
+      padding: for each spatial dimension a pair, the numbers of zeros before and after it; or a
+        rule such as "SAME".
+      lhs_dilation: the distance between neighbouring elements of the array; None means 1.
+      rhs_dilation: the distance between neighbouring elements of the kernel; None means 1.
 
     >>> import gpushard as gs
     >>> x, k = gs.numpy.ones((1, 2, 4)), gs.numpy.ones((3, 2, 2))
@@ -370,18 +374,19 @@ def conv_transpose(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Array:
-    """Compute a transposed convolution: its strides lie between elements and enlarge the result.
+    """Compute a transposed convolution, which enlarges the spatial dimensions by the strides.
 
     Args:
       lhs: an array with batch, features, and spatial dimensions.
       rhs: the kernel.
-      strides: the distance of elements of the array along each spatial dimension.
-      padding: "SAME" or "VALID", the rule of the convolution that this one transposes; or pairs of
-        the numbers of zeros before and after each spatial dimension.
-      rhs_dilation: the distance of elements of the kernel; 1 by default.
+      strides: the distance between neighbouring elements of the array along each spatial dimension,
+        with zeros between.
+      padding: "SAME" or "VALID": the rule of the forward convolution. Or for each spatial dimension
+        a pair: the numbers of zeros before and after it.
+      rhs_dilation: the distance between neighbouring elements of the kernel; 1 by default.
       dimension_numbers: the roles of the dimensions; features come last by default.
-      transpose_kernel: whether `rhs` is the kernel of the convolution that this one transposes. It
-        is reversed then, and its features change places.
+      transpose_kernel: whether `rhs` is the kernel of the forward convolution. If True, it is
+        reversed, and its input and output features are exchanged.
 
     >>> import gpushard as gs
     >>> conv_transpose(gs.numpy.ones((1, 3, 2)), gs.numpy.ones((2, 2, 4)), (2,), "SAME").shape

@@ -21,13 +21,13 @@ __all__ = ["broadcasted_iota", "empty", "full", "full_like", "iota"]
 
 
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Array:
-    """Create an array that is filled with a value.
+    """Create an array with all elements equal to a value.
 
     Args:
       shape: the shape.
       fill_value: the value.
       dtype: the dtype; by default that of the value.
-      sharding: where the array goes; by default where new arrays go.
+      sharding: the sharding of the array; by default it goes where new arrays go.
 
     >>> full((2,), 7)
     Array([7, 7], dtype=int64)
@@ -38,15 +38,15 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
 ) -> Array:
-    """Create an array that is filled with a value, with the shape, dtype and sharding of another.
+    """Create an array with all elements equal to a value, like another array.
 
     Args:
       x: the other array.
       fill_value: the value.
       dtype: the dtype; by default that of `x`.
-      shape: the shape; by default that of `x`. With another number of axes every device of `x` has
-        the whole array.
-      sharding: where the array goes; by default as `x` lies.
+      shape: the shape; by default that of `x`. If the number of axes differs from that of `x`,
+        every device of `x` gets the whole array.
+      sharding: the sharding of the array; by default that of `x`.
 
     >>> import gpushard as gs
     >>> full_like(gs.numpy.arange(2), 7)
@@ -56,12 +56,12 @@ def full_like(
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
-    """Create an array whose elements you will assign; until then they are zeros.
+    """Create an array of zeros, for code that will assign all elements.
 
     Args:
       shape: the shape.
       dtype: the dtype.
-      out_sharding: where the array goes; by default where new arrays go.
+      out_sharding: the sharding of the array; by default it goes where new arrays go.
 
     >>> empty((2,), int).shape
     (2,)
@@ -70,7 +70,7 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Array:
 
 
 def iota(dtype: Any, size: int) -> Array:
-    """Create a vector of 0, 1, 2, ..., which wraps around after the greatest integer of its dtype.
+    """Create a vector of 0, 1, 2, ...; numbers wrap around after the greatest integer of the dtype.
 
     Args:
       dtype: the dtype.
@@ -83,13 +83,13 @@ def iota(dtype: Any, size: int) -> Array:
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Array:
-    """Create an array that holds the position of each element along a dimension.
+    """Create an array of the position of each element along one dimension.
 
     Args:
       dtype: the dtype.
       shape: the shape.
       dimension: the dimension.
-      out_sharding: where the array goes; by default where new arrays go.
+      out_sharding: the sharding of the array; by default it goes where new arrays go.
 
     Raises:
       ArgumentTypeError: the dtype is boolean.

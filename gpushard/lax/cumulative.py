@@ -61,7 +61,7 @@ cummin = _running("cummin", cumulative.CUMMIN, "Compute cumulative minima.")
 
 @public(arrays=1, weak=True, operand="an array of floats.")
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Array:
-    """Compute the logarithms of cumulative sums of exponentials.
+    """Compute the logarithms of the cumulative sums of exponentials.
 
     Args:
       axis: the axis.

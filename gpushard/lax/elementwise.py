@@ -59,17 +59,17 @@ Args:
   x: an array of {elements}, or a scalar.
 
 Raises:
-  ArgumentTypeError: the array has other elements.
+  ArgumentTypeError: the array has elements of another kind.
 """
 
 _OF_SEVERAL = """
 
 Args:
-  {operands}: arrays of one dtype and one number of axes, or scalars; {elements}.
+  {operands}: arrays of {elements}, with equal dtypes and equal numbers of axes; or scalars.
 
 Raises:
   ArgumentError: the arrays have different numbers of axes, or do not broadcast.
-  ArgumentTypeError: the arrays have different dtypes, or other elements.
+  ArgumentTypeError: the arrays have different dtypes, or elements of another kind.
 """
 
 _BY_SCIPY = frozenset([
@@ -256,7 +256,9 @@ bitwise_not = _unary("bitwise_not", "biu", ew.bitwise_invert)
 cbrt = _unary("cbrt", "f", ew.cbrt)
 ceil = _unary("ceil", "f", ew.ceil)
 clz = _unary("clz", "iu", _leading_zeros, "Count the leading zero bits of each element.")
-conj = _unary("conj", "fc", _conjugate, "Compute complex conjugates, also of real numbers.")
+conj = _unary(
+    "conj", "fc", _conjugate, "Compute the complex conjugate of each element, as a complex number."
+)
 cos = _unary("cos", "fc", ew.cos)
 cosh = _unary("cosh", "fc", ew.cosh)
 digamma = _unary("digamma", "f", special.digamma)
@@ -298,16 +300,20 @@ bitwise_xor = _binary("bitwise_xor", "biu", ew.bitwise_xor)
 complex = _binary("complex", "f", _complex, "Join real and imaginary parts, x + 1j * y.")
 div = _binary(
     "div", "iufc", _div,
-    "Divide x by y; integers are rounded towards 0, and all bits are set where y is 0.",
+    "Divide x by y; integers are rounded towards 0, and an integer divided by 0 has all bits set.",
 )
 eq = _binary("eq", "biufc", ew.equal)
 ge = _binary("ge", "biuf", ew.greater_equal)
 gt = _binary("gt", "biuf", ew.greater)
 igamma = _binary(
     "igamma", "f", special.gammainc,
-    "Compute the lower incomplete gamma function of order x at y, as a share.",
+    "Compute the regularized lower incomplete gamma function P(x, y).",
 )
-igammac = _binary("igammac", "f", special.gammaincc, "Compute 1 - igamma(x, y).")
+igammac = _binary(
+    "igammac", "f", special.gammaincc,
+    "Compute the regularized upper incomplete gamma function Q(x, y), 1 - igamma(x, y).",
+)
+
 le = _binary("le", "biuf", ew.less_equal)
 lt = _binary("lt", "biuf", ew.less)
 max = _binary("max", "biufc", ew.maximum)
@@ -321,22 +327,28 @@ polygamma = _binary(
 )
 rem = _binary(
     "rem", "iuf", _rem,
-    "Compute the remainder of x / y, with the sign of x; of integers x where y is 0.",
+    "Compute the remainder of x / y, with the sign of x; x if y is the integer 0.",
 )
 shift_left = _binary(
-    "shift_left", "iu", _left, "Shift x left by y bits; 0 if y is at least the number of bits."
+    "shift_left", "iu", _left,
+    "Shift x left by y bits; the result is 0 if y is at least the number of bits of x.",
 )
 shift_right_arithmetic = _binary(
-    "shift_right_arithmetic", "iu", _right, "Shift x right by y bits, and repeat the sign bit."
+    "shift_right_arithmetic", "iu", _right,
+    "Shift x right by y bits, and fill the highest bits with the sign bit.",
 )
 shift_right_logical = _binary(
-    "shift_right_logical", "iu", _right_logical, "Shift x right by y bits, and fill with zeros."
+    "shift_right_logical", "iu", _right_logical,
+    "Shift x right by y bits, and fill the highest bits with zeros.",
 )
 sub = _binary("sub", "iufc", ew.subtract)
-zeta = _binary("zeta", "f", special.zeta, "Compute the Hurwitz zeta function of power x from y.")
+zeta = _binary(
+    "zeta", "f", special.zeta,
+    "Compute the Hurwitz zeta function: the sum of (k + y) ** -x over all k from 0.",
+)
 betainc = _ternary(
     "betainc", "f", special.betainc,
-    "Compute the incomplete beta function of x and y at z, as a share.",
+    "Compute the regularized incomplete beta function I(x, y) at z.",
 )
 # fmt: on
 
@@ -346,10 +358,10 @@ def pow(x: Any, y: Any) -> Array:
 
     Args:
       x: an array of floats or complex numbers.
-      y: an array of the same dtype, or of integers.
+      y: an array with the dtype of `x`, or of integers.
 
     Raises:
-      ArgumentTypeError: `x` has integers; use `integer_pow`.
+      ArgumentTypeError: `x` has integers; use `integer_pow` for these.
 
     >>> import gpushard as gs
     >>> pow(gs.numpy.asarray([2.0, 3.0]), 2)
@@ -370,7 +382,7 @@ def integer_pow(x: Any, y: int) -> Array:
 
     Args:
       x: an array of numbers.
-      y: the power; not negative if `x` has integers.
+      y: the power, a Python integer; not negative if `x` has integers.
 
     Raises:
       ArgumentTypeError: the power is negative, and `x` has integers.
@@ -390,7 +402,7 @@ def integer_pow(x: Any, y: int) -> Array:
 
 
 class RoundingMethod(enum.IntEnum):
-    """The direction in which `round` rounds ties, which lie halfway between two integers."""
+    """The direction in which `round` rounds ties: numbers halfway between two integers."""
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -401,7 +413,7 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
 
     Args:
       x: an array of floats.
-      rounding_method: the direction for ties.
+      rounding_method: where ties, such as 0.5, go: away from zero, or to the nearest even integer.
 
     >>> import gpushard as gs
     >>> round(gs.numpy.asarray([0.5, 1.5, -0.5]))
@@ -427,8 +439,8 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
       max: the upper bound, a scalar or an array of the shape of `x`.
 
     Raises:
-      ArgumentError: a bound has another shape.
-      ArgumentTypeError: dtypes differ.
+      ArgumentError: a bound is neither a scalar nor of the shape of `x`.
+      ArgumentTypeError: the dtypes of the bounds and of `x` differ.
 
     >>> import gpushard as gs
     >>> clamp(1, gs.numpy.arange(4), 2)
@@ -442,12 +454,12 @@ def clamp(min: Any, x: Any, max: Any) -> Array:
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Array:
-    """Choose the elements of one array where booleans are true, and those of another elsewhere.
+    """Choose elements of one array where booleans are true, and of another where they are false.
 
     Args:
       pred: booleans: a scalar, or an array of the shape of `on_true`.
-      on_true: an array.
-      on_false: an array of the same shape and dtype.
+      on_true: an array; its elements are chosen where `pred` is true.
+      on_false: an array with the shape and dtype of `on_true`.
 
     >>> import gpushard as gs
     >>> select(gs.numpy.asarray([True, False]), gs.numpy.asarray([1, 2]), gs.numpy.asarray([3, 4]))
@@ -457,16 +469,17 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Array:
 
 
 def select_n(which: Any, *cases: Any) -> Array:
-    """Choose each element from one of several arrays.
+    """Choose each element from one of several arrays, by the number of the array.
 
     Args:
-      which: the number of the array for each element: integers or, for two arrays, booleans. A
-        scalar, or an array of the shape of the cases. Numbers out of range mean the first or the
-        last array.
+      which: for each element the position of its array in `cases`, an integer; or a boolean if
+        there are two arrays. A scalar, or an array with the shape of the cases. Numbers out of
+        range mean the first or the last array.
       *cases: arrays of one shape and dtype.
 
     Raises:
-      ArgumentError: there are no cases, shapes differ, or booleans choose among more than two.
+      ArgumentError: there are no cases, shapes differ, or `which` is boolean and there are more
+        than two cases.
       ArgumentTypeError: dtypes differ, or `which` has neither integers nor booleans.
 
     >>> import gpushard as gs
@@ -499,7 +512,7 @@ def select_n(which: Any, *cases: Any) -> Array:
 
 @public(arrays=1, weak=True, operand="an array.")
 def convert_element_type(operand: Any, new_dtype: Any) -> Array:
-    """Convert an array to a dtype; complex numbers lose their imaginary part.
+    """Convert an array to a dtype; from complex to real, the imaginary part is dropped.
 
     Args:
       new_dtype: the dtype.
@@ -518,11 +531,12 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
     """Read the bytes of an array as elements of another dtype.
 
     Args:
-      new_dtype: the dtype. If it is smaller, each element becomes several, along a new last axis.
-        If it is larger, the elements along the last axis become one, and the axis goes.
+      new_dtype: the dtype. If it has fewer bytes, each element becomes several, along a new last
+        axis. If it has more bytes, the elements along the last axis become one, and the result does
+        not have this axis.
 
     Raises:
-      ArgumentError: the last axis does not have the length that a larger dtype needs.
+      ArgumentError: the elements along the last axis do not make up one element of a larger dtype.
 
     >>> import gpushard as gs
     >>> gs.lax.bitcast_convert_type(gs.numpy.asarray([1, 256]), "int32")
@@ -543,11 +557,11 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
 
 @public(arrays=1, weak=True, operand="an array of floats.")
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Array:
-    """Round floats to the precision of a narrower float type, ties to even.
+    """Round floats to the precision of a narrower float type; the dtype stays. Ties go to even.
 
     Args:
-      exponent_bits: the number of bits of the exponent.
-      mantissa_bits: the number of bits after the point.
+      exponent_bits: the number of bits of the exponent in the narrower type.
+      mantissa_bits: the number of bits of the mantissa in the narrower type, without the leading 1.
 
     >>> import gpushard as gs
     >>> gs.lax.reduce_precision(gs.numpy.asarray([1.2345678]), 5, 10)

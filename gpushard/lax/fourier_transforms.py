@@ -18,7 +18,7 @@ __all__ = ["FftType", "fft"]
 
 
 class FftType(enum.IntEnum):
-    """The kinds of transforms of `fft`."""
+    """The transforms that `fft` can compute."""
 
     FFT = 0
     IFFT = 1
@@ -43,10 +43,11 @@ def fft(x: Any, fft_type: FftType | str, fft_lengths: Sequence[int]) -> Array:
     Args:
       x: an array of real numbers for RFFT, of complex numbers otherwise.
       fft_type: the transform: FFT, IFFT, RFFT or IRFFT.
-      fft_lengths: the lengths of the axes; for RFFT and IRFFT the lengths of the real side.
+      fft_lengths: the lengths of the last axes, which are transformed. For RFFT and IRFFT, the
+        lengths in the real array.
 
     Raises:
-      ArgumentError: the transform is unknown, or lengths do not fit the array.
+      ArgumentError: the transform is unknown, or the lengths do not match the array.
 
     >>> import gpushard as gs
     >>> fft(gs.numpy.ones(4), "RFFT", (4,))

@@ -30,7 +30,7 @@ __all__ = [
 
 
 class GatherDimensionNumbers(NamedTuple):
-    """The roles of the dimensions of the operand, the indices and the result of `gather`."""
+    """The roles of the dimensions in `gather`; the fields have the same meaning as in JAX."""
 
     offset_dims: tuple[int, ...]  # dims of the result that a window has
     collapsed_slice_dims: tuple[int, ...]  # dims of the operand that go; windows have length 1
@@ -40,7 +40,7 @@ class GatherDimensionNumbers(NamedTuple):
 
 
 class ScatterDimensionNumbers(NamedTuple):
-    """The roles of the dimensions of the operand, the indices and the updates of `scatter`."""
+    """The roles of the dimensions in `scatter`; the fields have the same meaning as in JAX."""
 
     update_window_dims: tuple[int, ...]  # dims of the updates that a window has
     inserted_window_dims: tuple[int, ...]  # dims of the operand along which windows have length 1
@@ -50,7 +50,7 @@ class ScatterDimensionNumbers(NamedTuple):
 
 
 class GatherScatterMode(enum.Enum):
-    """The treatment of windows that reach beyond the array."""
+    """What `gather` and `scatter` do with windows that reach beyond the array."""
 
     CLIP = 0  # windows are moved into the array
     FILL_OR_DROP = 1  # a gathered window has one value, an update is dropped
@@ -206,22 +206,24 @@ def gather(
     mode: Any = None,
     fill_value: Any = None,
 ) -> Array:
-    """Gather windows of an array, one for each index vector.
+    """Gather windows of an array, one for each vector of start positions.
 
     Args:
       operand: an array.
-      start_indices: the starts of the windows: integers, index vectors along the last axis.
-      dimension_numbers: the roles of the dimensions.
-      slice_sizes: the shape of a window, with all dimensions of the operand.
-      unique_indices: makes no difference.
-      indices_are_sorted: makes no difference.
-      mode: the treatment of windows that reach beyond the array; "clip" by default.
-      fill_value: the value of such windows with "fill"; by default NaN, the least signed integer,
-        or the greatest unsigned one.
+      start_indices: the start positions of the windows, integers. Each vector along the last axis
+        is the start of one window.
+      dimension_numbers: the roles of the dimensions of all arrays.
+      slice_sizes: the shape of a window; it has as many dimensions as the operand.
+      unique_indices: ignored.
+      indices_are_sorted: ignored.
+      mode: what to do with windows that reach beyond the array. "clip", the default, moves them
+        into the array; "fill" uses `fill_value`. Or a `GatherScatterMode`.
+      fill_value: all elements of such windows with "fill". By default NaN, the least signed
+        integer, or the greatest unsigned one.
 
     Raises:
-      ArgumentError: dimension numbers or sizes do not fit the arrays.
-      ArgumentTypeError: indices are not integers, or dimension numbers have another type.
+      ArgumentError: `dimension_numbers` or `slice_sizes` does not match the arrays.
+      ArgumentTypeError: indices are not integers, or `dimension_numbers` has another type.
 
     >>> import gpushard as gs
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
@@ -245,12 +247,14 @@ _SCATTER = """
 
 Args:
   operand: an array.
-  scatter_indices: the starts of the windows: integers, index vectors along the last axis.
-  updates: the values for the windows, an array of the same dtype.
-  dimension_numbers: the roles of the dimensions.
-  indices_are_sorted: makes no difference.
-  unique_indices: makes no difference.
-  mode: the treatment of windows that reach beyond the array; "drop" by default.
+  scatter_indices: the start positions of the windows, integers. Each vector along the last axis is
+    the start of one window.
+  updates: the values for the windows, an array with the dtype of `operand`.
+  dimension_numbers: the roles of the dimensions of all arrays.
+  indices_are_sorted: ignored.
+  unique_indices: ignored.
+  mode: what to do with windows that reach beyond the array. "drop", the default, leaves them
+    unchanged; "clip" moves them into the array. Or a `GatherScatterMode`.
 """
 
 
@@ -330,13 +334,15 @@ def scatter_apply(
 
     Args:
       operand: an array.
-      scatter_indices: the starts of the windows: integers, index vectors along the last axis.
-      func: an elementwise function of an array.
-      dimension_numbers: the roles of the dimensions.
-      update_shape: the shape of all windows together.
-      indices_are_sorted: makes no difference.
-      unique_indices: makes no difference.
-      mode: the treatment of windows that reach beyond the array; "drop" by default.
+      scatter_indices: the start positions of the windows, integers. Each vector along the last axis
+        is the start of one window.
+      func: a function of an array that works element by element.
+      dimension_numbers: the roles of the dimensions of all arrays.
+      update_shape: the shape that `updates` would have in `scatter`.
+      indices_are_sorted: ignored.
+      unique_indices: ignored.
+      mode: what to do with windows that reach beyond the array. "drop", the default, leaves them
+        unchanged; "clip" moves them into the array. Or a `GatherScatterMode`.
 
     >>> import gpushard as gs
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))

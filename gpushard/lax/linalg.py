@@ -1,6 +1,7 @@
-"""Factors of matrices and solutions of equations, under the names of `jax.lax.linalg`.
+"""Factor matrices and solve equations, under the names of `jax.lax.linalg`.
 
-The last two axes are matrices, those before stay split. `gpushard.numpy.linalg` has more.
+Arguments are stacks of matrices: the last two axes are rows and columns. The other axes stay split
+over devices. `gpushard.numpy.linalg` has more functions.
 """
 
 from __future__ import annotations
@@ -62,14 +63,14 @@ def _hermitian(x: Any, symmetrize_input: bool) -> Any:
 
 @_matrices
 def cholesky(x: Any, *, symmetrize_input: bool = True) -> Array:
-    """Compute the lower Cholesky factors L of matrices L @ L^H.
+    """Compute the lower Cholesky factor L of each matrix, where L @ L^H is the matrix.
 
-    On the host a matrix that is not positive definite raises a `LinearAlgebraError`. On GPUs its
+    On the host, a matrix that is not positive definite raises a `LinearAlgebraError`. On GPUs, its
     factor is NaN.
 
     Args:
-      symmetrize_input: whether to take the mean of a matrix and its conjugate transpose; otherwise
-        only the lower triangle is read.
+      symmetrize_input: whether to replace each matrix by its mean with its conjugate transpose. If
+        False, only the lower triangle is read.
 
     >>> cholesky([[4.0, 2.0], [2.0, 5.0]])
     Array([[2., 0.],
@@ -87,12 +88,13 @@ def eigh(
     symmetrize_input: bool = True,
     sort_eigenvalues: bool = True,
 ) -> tuple[Array, Array]:
-    """Compute eigenvectors and eigenvalues of Hermitian matrices: the vectors first, as in JAX.
+    """Compute eigenvectors and eigenvalues of Hermitian matrices; returns (vectors, values).
 
     Args:
-      lower: whether the lower triangle is read, rather than the upper one.
-      symmetrize_input: whether to take the mean of a matrix and its conjugate transpose first.
-      sort_eigenvalues: makes no difference: eigenvalues ascend.
+      lower: whether the lower triangle is read; if False, the upper one is.
+      symmetrize_input: whether to replace each matrix by its mean with its conjugate transpose
+        first.
+      sort_eigenvalues: ignored: eigenvalues always ascend.
 
     >>> v, w = eigh([[2.0, 0.0], [0.0, 1.0]])
     >>> w
@@ -108,9 +110,10 @@ def lu(x: Any) -> tuple[Array, Array, Array]:
     """Factor matrices into a lower and an upper triangle, with partial pivoting.
 
     Returns:
-      A tuple of three arrays. The factors in one matrix: U in the upper triangle, and L below the
-      diagonal; the diagonal of L is 1. The pivots: for each row, in order, the row that it was
-      exchanged with. The permutation: `x[permutation] == L @ U`.
+      A tuple of three arrays. The first has both factors in one matrix: U in the upper triangle,
+      and L below the diagonal; the diagonal of L is 1. The second has the pivots: for each row, in
+      order, the row with which it was exchanged. The third is the permutation of rows:
+      `x[permutation] == L @ U`.
 
     >>> lu([[0.0, 2.0], [4.0, 1.0]])[0]
     Array([[4., 1.],
@@ -124,7 +127,7 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
     """Convert the pivots of `lu` to a permutation of rows.
 
     Args:
-      pivots: integers; the last axis is along the rows.
+      pivots: integers, as `lu` returns them: the last axis has a pivot for each row.
       permutation_size: the number of rows of the matrices.
 
     Raises:
@@ -157,10 +160,10 @@ def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Array:
 
 @_matrices
 def qr(x: Any, *, full_matrices: bool = True) -> tuple[Array, Array]:
-    """Factor matrices into orthonormal matrices Q and upper triangular ones R.
+    """Factor each matrix into Q, with orthonormal columns, and an upper triangular R.
 
     Args:
-      full_matrices: whether Q is square.
+      full_matrices: whether Q is square; if False, Q has min(rows, columns) columns.
 
     >>> [part.shape for part in qr(np.ones((3, 2)))]
     [(3, 3), (3, 2)]
@@ -172,11 +175,11 @@ def qr(x: Any, *, full_matrices: bool = True) -> tuple[Array, Array]:
 
 @_matrices
 def svd(x: Any, *, full_matrices: bool = True, compute_uv: bool = True) -> Any:
-    """Compute singular values and vectors: U, S, Vh with x = U @ (S[..., None] * Vh).
+    """Compute singular value decompositions: U, S and Vh with x = U @ (S[..., None] * Vh).
 
     Args:
       full_matrices: whether U and Vh are square.
-      compute_uv: whether to compute vectors at all; if not, the result is S.
+      compute_uv: whether to compute U and Vh; if False, the result is only S.
 
     >>> svd(np.eye(2), compute_uv=False)
     Array([1., 1.], dtype=float64)
@@ -196,11 +199,11 @@ def symmetric_product(
     """Compute alpha * A @ A^T + beta * C.
 
     Args:
-      a_matrix: matrices A.
-      c_matrix: symmetric matrices C.
-      alpha: the factor of the product.
+      a_matrix: the matrices A.
+      c_matrix: the symmetric matrices C.
+      alpha: the factor of A @ A^T.
       beta: the factor of C.
-      symmetrize_output: whether the upper triangle of the result is that of the lower one.
+      symmetrize_output: whether to copy the lower triangle of the result to the upper triangle.
 
     >>> symmetric_product([[1.0], [2.0]], np.zeros((2, 2)))
     Array([[1., 2.],
@@ -223,18 +226,18 @@ def triangular_solve(
     conjugate_a: bool = False,
     unit_diagonal: bool = False,
 ) -> Array:
-    """Solve equations x @ op(a) = b, or op(a) @ x = b, with triangular matrices.
+    """Solve x @ op(a) = b, or op(a) @ x = b, for x, with triangular matrices a.
 
-    On the host a singular matrix raises a `LinearAlgebraError`; see `gpushard.numpy.linalg.solve`.
+    On the host, a singular matrix raises a `LinearAlgebraError`; see `gpushard.numpy.linalg.solve`.
 
     Args:
       a: square matrices; only one triangle is read.
-      b: the right sides: matrices, or vectors, with one axis less than `a`.
-      left_side: whether op(a) stands on the left of x.
-      lower: whether the lower triangle is read, rather than the upper one.
-      transpose_a: whether op transposes.
-      conjugate_a: whether op conjugates.
-      unit_diagonal: whether the diagonal counts as 1, whatever its elements are.
+      b: the right sides: matrices, or vectors if `b` has one axis less than `a`.
+      left_side: whether to solve op(a) @ x = b; if False, x @ op(a) = b.
+      lower: whether the lower triangle is read; if False, the upper one is.
+      transpose_a: whether op(a) is the transpose of a.
+      conjugate_a: whether op(a) is the complex conjugate of a.
+      unit_diagonal: whether to take 1 for all diagonal elements, without reading them.
 
     >>> triangular_solve([[2.0, 0.0], [1.0, 4.0]], [[2.0, 5.0]], lower=True)
     Array([[0.375, 1.25 ]], dtype=float64)

@@ -35,13 +35,13 @@ DotDimensionNumbers: TypeAlias = tuple[_Pair, _Pair]
 
 
 _products = described(
-    preferred_element_type="the dtype of the result. Products are computed in the dtype that it\n"
-    "    and the operands promote to.",
+    preferred_element_type="the dtype of the result. Products are computed in the dtype to\n"
+    "    which this dtype and the dtypes of the operands promote.",
 )
 
 
 class Precision(enum.Enum):
-    """The precision of products in JAX. Here products always have all digits of their dtype."""
+    """The precision of products in JAX; gpushard ignores it and computes in full precision."""
 
     DEFAULT = 0
     HIGH = 1
@@ -58,19 +58,20 @@ def dot_general(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Multiply two arrays, sum over contracted dimensions, and pair batch dimensions.
+    """Multiply two arrays: sum over contracted dimensions, and match batch dimensions.
 
     Args:
       lhs: an array.
-      rhs: an array. Two dtypes promote as in `gpushard.numpy.matmul`.
-      dimension_numbers: ((contracted dimensions of `lhs`, of `rhs`), (batch dimensions of `lhs`,
-        of `rhs`)).
+      rhs: an array. If the dtypes differ, they promote as in `gpushard.numpy.matmul`.
+      dimension_numbers: two pairs. The first has the contracted dimensions of `lhs` and of `rhs`,
+        the second the batch dimensions of `lhs` and of `rhs`.
 
     Returns:
-      An array with the batch dimensions, then the free dimensions of `lhs`, then of `rhs`.
+      An array with the batch dimensions, then the other dimensions of `lhs`, then those of `rhs`.
 
     Raises:
-      ArgumentError: dimensions have different lengths, or are named twice.
+      ArgumentError: two dimensions that belong together differ in length, or a dimension is named
+        twice.
 
     >>> import gpushard as gs
     >>> x, y = gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))
@@ -158,12 +159,12 @@ def dot(
 
     Args:
       lhs: a vector or a matrix; with `dimension_numbers` any array.
-      rhs: a vector or a matrix; with `dimension_numbers` any array. Two dtypes promote as in
-        `gpushard.numpy.matmul`.
-      dimension_numbers: the dimensions to contract and to pair; see `dot_general`.
+      rhs: a vector or a matrix; with `dimension_numbers` any array. If the dtypes differ, they
+        promote as in `gpushard.numpy.matmul`.
+      dimension_numbers: the dimensions to contract and to match; see `dot_general`.
 
     Raises:
-      ArgumentError: an operand is neither a vector nor a matrix, or lengths differ.
+      ArgumentError: an operand is neither a vector nor a matrix, or the lengths to sum over differ.
 
     >>> import gpushard as gs
     >>> dot(gs.numpy.arange(3), gs.numpy.arange(3))
@@ -189,10 +190,10 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
 
     Args:
       lhs: a stack of matrices: its last two axes are rows and columns.
-      rhs: a stack of matrices of the same shape.
+      rhs: a stack with the same axes before the last two.
 
     Raises:
-      ArgumentError: the shapes of the stacks, or the lengths to sum over, differ.
+      ArgumentError: the axes before the last two, or the lengths to sum over, differ.
 
     >>> import gpushard as gs
     >>> batch_matmul(gs.numpy.ones((2, 3, 4)), gs.numpy.ones((2, 4, 5))).shape
@@ -221,20 +222,20 @@ def ragged_dot(
     group_offset: None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Multiply groups of rows, each group by its matrix.
+    """Multiply groups of rows of a matrix, each group by a matrix of its own.
 
-    All rows are multiplied by all matrices, and each row keeps the product of its group. So the
-    host need not know the sizes of groups.
+    The devices multiply all rows by all matrices, and keep for each row the product of its group.
+    So the host need not read the sizes of the groups.
 
     Args:
-      lhs: a matrix with the rows of each group after those of the group before.
-      rhs: a stack of the matrices of the groups.
+      lhs: a matrix of shape (rows, m). The rows of the first group come first, and so on.
+      rhs: the matrices of the groups, of shape (groups, m, n).
       group_sizes: the number of rows of each group, a vector of integers. Rows after the last group
-        give zeros.
+        give zeros in the result.
       group_offset: must be None.
 
     Raises:
-      ArgumentError: shapes do not fit, or `group_offset` is not None.
+      ArgumentError: the shapes do not match, or `group_offset` is not None.
       ArgumentTypeError: group sizes are not integers.
 
     >>> import gpushard as gs

@@ -29,25 +29,28 @@ def reduce_window(
     base_dilation: Sequence[int] | None = None,
     window_dilation: Sequence[int] | None = None,
 ) -> Array:
-    """Reduce each window that slides over an array by a function.
+    """Slide a window over an array, and reduce the elements in each position of the window.
 
-    Axes along which windows have one element stay split; along the others each device has the whole
-    axis.
+    Axes along which the window has length 1 stay split over devices. The other axes are gathered
+    first.
 
     Args:
       operand: an array.
-      init_value: a scalar of the same dtype, which is combined with every window.
+      init_value: a scalar with the dtype of `operand`, which is combined with every window.
       computation: `gpushard.lax.add`, `mul`, `max`, `min`, `bitwise_and`, `bitwise_or` or
         `bitwise_xor`.
       window_dimensions: the shape of a window.
-      window_strides: the distance of windows along each axis; 1 by default.
-      padding: "VALID", "SAME" or "SAME_LOWER", or pairs of how far windows reach beyond both ends
-        of each axis; a negative number removes elements. "SAME" ignores `base_dilation`.
-      base_dilation: the distance of elements of the array; 1 by default.
-      window_dilation: the distance of elements of a window; 1 by default.
+      window_strides: the step from window to window along each axis; 1 by default.
+      padding: "VALID", "SAME" or "SAME_LOWER"; see `padtype_to_pads`. Or for each axis a pair: how
+        many elements windows reach beyond its start and its end. A negative number removes
+        elements. "SAME" ignores `base_dilation`.
+      base_dilation: the distance between neighbouring elements of the array, which are spread out;
+        1 by default.
+      window_dilation: the distance between neighbouring elements of a window; 1 by default.
 
     Raises:
-      ArgumentError: the function is unknown, or the number of entries is not that of the axes.
+      ArgumentError: the function is unknown, or a sequence has another length than the number of
+        axes.
 
     >>> import gpushard as gs
     >>> reduce_window(gs.numpy.arange(5), 0, gs.lax.add, (2,))

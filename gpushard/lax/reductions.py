@@ -54,7 +54,7 @@ Args:
 
 Raises:
   AxisError: an axis does not exist.
-  ArgumentTypeError: the array has other elements.
+  ArgumentTypeError: the array has elements of another kind.
 """
 
 Reduction = Callable[[Any, Sequence[int]], Array]
@@ -138,13 +138,13 @@ reduce_max = _reduction(
     "reduce_max",
     "biuf",
     _extreme(reductions.max, 0),
-    "Find the maximum over axes; NaN if any element is, and the least number of no elements.",
+    "Find the maximum over axes; NaN if any element is NaN, the least number if there is none.",
 )
 reduce_min = _reduction(
     "reduce_min",
     "biuf",
     _extreme(reductions.min, 1),
-    "Find the minimum over axes; NaN if any element is, and the greatest number of no elements.",
+    "Find the minimum over axes; NaN if any element is NaN, the greatest number if there is none.",
 )
 reduce_and = _reduction(
     "reduce_and",
@@ -205,23 +205,23 @@ _REDUCTIONS: dict[np.ufunc, Reduction] = {
 def reduce(
     operands: Any, init_values: Any, computation: Callable[[Any, Any], Any], dimensions: Any
 ) -> Any:
-    """Reduce an array over axes by a function of two operands.
+    """Reduce arrays over axes by a function that combines two operands.
 
-    Functions such as `gpushard.lax.add`, `mul`, `max` and `bitwise_and` become the reductions of
-    these names. Any other function is called for all pairs of neighbours at once, again and again:
-    as often as the number of elements has binary digits. Elements keep their order.
+    For `gpushard.lax.add`, `mul`, `max`, `bitwise_and` and similar functions, the devices run the
+    corresponding reduction. Any other function is called for all pairs of neighbours at once, about
+    log2(n) times for n elements. Elements keep their order.
 
     Args:
       operands: an array, or a pytree of arrays of one shape.
-      init_values: a scalar of the same dtype for each operand, which is combined with the result.
-      computation: an associative function of two arrays, or two pytrees of arrays, which combines
+      init_values: for each operand a scalar of its dtype, which is combined with the result.
+      computation: an associative function of two arrays, or of two pytrees of arrays, that combines
         them element by element.
       dimensions: the dimensions to reduce over.
 
     Raises:
-      ArgumentError: operands differ in shape, or the number of initial values, or of results of the
-        computation, is not that of the operands.
-      ArgumentTypeError: the computation cannot be called, or `dimensions` is not a sequence.
+      ArgumentError: operands differ in shape. Or the number of initial values, or of results of
+        `computation`, differs from the number of operands.
+      ArgumentTypeError: `computation` cannot be called, or `dimensions` is not a sequence.
 
     >>> import gpushard as gs
     >>> reduce(gs.numpy.arange(4), 0, gs.lax.add, (0,))
@@ -279,7 +279,7 @@ def _index_dtype(name: str, index_dtype: Any) -> np.dtype[Any]:
 
 @public(arrays=1, weak=True, operand="an array.")
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """Find the position of the maximum along an axis: the first one, and the first NaN if any.
+    """Find the position of the first maximum along an axis; NaN counts as the maximum.
 
     Args:
       axis: the axis.
@@ -295,7 +295,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Array:
 
 @public(arrays=1, weak=True, operand="an array.")
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Array:
-    """Find the position of the minimum along an axis: the first one, and the first NaN if any.
+    """Find the position of the first minimum along an axis; NaN counts as the minimum.
 
     Args:
       axis: the axis.

@@ -23,19 +23,19 @@ __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
 _DETAILS = """
 
 Args:
-  data: an array, of which each slice along the first axis belongs to a segment.
-  segment_ids: the segment of each slice, a vector of integers. It need not be sorted.
-  num_segments: the number of segments; by default the greatest id plus 1, which the host has to
-    read. Slices with a negative or too large id are omitted.
-  indices_are_sorted: makes no difference.
-  unique_indices: makes no difference.
-  bucket_size: makes no difference.
-  mode: "clip" puts slices with an id out of bounds into the first or the last segment; "drop",
-    the default, omits them.
-  out_sharding: where the result goes; by default it stays where it is computed.
+  data: an array; each slice along its first axis belongs to a segment.
+  segment_ids: the number of the segment of each slice, a vector of integers in any order.
+  num_segments: the number of segments. By default the greatest id plus 1, and the host waits to
+    read it.
+  indices_are_sorted: ignored.
+  unique_indices: ignored.
+  bucket_size: ignored.
+  mode: what to do with slices with a negative or too large id. "drop" (also None) omits them,
+    "clip" puts them into the first or the last segment.
+  out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
 Returns:
-  A slice for each segment; for an empty one {empty}.
+  An array with a slice for each segment; a segment without slices gets {empty}.
 
 Raises:
   ArgumentTypeError: ids are not integers, or the elements of `data` are booleans.
@@ -56,7 +56,7 @@ class SegmentReduction(Protocol):
         mode: str | None = None,
         out_sharding: Any = None,
     ) -> Array:
-        """Reduce each segment."""
+        """Compute the reduction of each segment."""
 
 
 def _segments(
@@ -127,9 +127,9 @@ segment_prod = _segments(
 )
 segment_max = _segments(
     "segment_max", "max", _least, "the least number of the type",
-    "Find the greatest elements of each segment.",
+    "Compute the maximum over the slices of each segment, element by element.",
 )  # fmt: skip
 segment_min = _segments(
     "segment_min", "min", _greatest, "the greatest number of the type",
-    "Find the least elements of each segment.",
+    "Compute the minimum over the slices of each segment, element by element.",
 )  # fmt: skip

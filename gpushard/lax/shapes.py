@@ -43,7 +43,7 @@ broadcast_shapes = manipulation.broadcast_shapes
 
 @_moving
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Array:
-    """Repeat an array along new first axes.
+    """Add new first axes to an array, and repeat the array along them.
 
     Args:
       sizes: the lengths of the new axes.
@@ -60,15 +60,15 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
 def broadcast_in_dim(
     operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Array:
-    """Repeat an array along the dimensions of a shape that the array does not have.
+    """Repeat an array along new dimensions, and along dimensions of length 1.
 
     Args:
       shape: the shape of the result.
-      broadcast_dimensions: for each dimension of the array its position in the result, ascending.
-        Its length is that of the result, or 1.
+      broadcast_dimensions: for each dimension of the array its position in the result, in ascending
+        order. The dimension must have the length that `shape` has there, or 1.
 
     Raises:
-      ArgumentError: positions do not exist or do not ascend, or lengths do not fit.
+      ArgumentError: positions are out of range or do not ascend, or lengths do not match.
 
     >>> import gpushard as gs
     >>> gs.lax.broadcast_in_dim(gs.numpy.arange(3), (3, 2), (0,))
@@ -97,7 +97,7 @@ def broadcast_in_dim(
 
 @public(arrays=1, weak=True)
 def broadcast_to_rank(x: Any, rank: int) -> Array:
-    """Insert first axes of length 1 until an array has a number of axes.
+    """Insert axes of length 1 in front until an array has `rank` axes.
 
     Args:
       rank: the number of axes.
@@ -123,7 +123,8 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
 
     Args:
       start_dimension: the first dimension to merge.
-      stop_dimension: the dimension after the last one to merge; by default all that follow.
+      stop_dimension: the dimension after the last one to merge; by default all dimensions that
+        follow are merged.
 
     Raises:
       ArgumentError: `stop_dimension` comes before `start_dimension`.
@@ -216,8 +217,8 @@ def reshape(
     """Change the shape of an array; elements keep their row-major order.
 
     Args:
-      new_sizes: the shape.
-      dimensions: the order to bring the axes into first; by default they stay in order.
+      new_sizes: the new shape.
+      dimensions: a permutation of the axes that is applied before the reshape; none by default.
 
     >>> import gpushard as gs
     >>> gs.lax.reshape(gs.numpy.arange(4).reshape(2, 2), (4,), (1, 0))
@@ -302,7 +303,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
 
 @public(arrays=1, weak=True)
 def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
-    """Split an array into its slices along an axis, which they do not have.
+    """Split an array into its slices along an axis; the slices do not have this axis.
 
     Args:
       axis: the axis.
@@ -317,17 +318,18 @@ def unstack(x: Any, axis: int = 0) -> tuple[Array, ...]:
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Array:
-    """Pad an array with a value around its elements and between them.
+    """Pad an array with a value, before, after and between its elements.
 
     Args:
       operand: an array.
-      padding_value: a scalar of the same dtype.
-      padding_config: for each axis a triple: the numbers of values before all elements, after all,
-        and between two. A negative number removes elements from that end.
+      padding_value: a scalar with the dtype of `operand`.
+      padding_config: for each axis three numbers: how many values to insert before all elements,
+        after all elements, and between neighbours. A negative number removes elements from that
+        end.
 
     Raises:
-      ArgumentError: the number of triples is not that of the axes, or an axis would have a negative
-        length.
+      ArgumentError: the number of triples differs from the number of axes, or an axis would get a
+        negative length.
 
     >>> import gpushard as gs
     >>> pad(gs.numpy.arange(3), 9, [(1, -1, 1)])

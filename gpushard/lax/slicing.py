@@ -46,10 +46,10 @@ def slice(
     Args:
       start_indices: the first position along each axis.
       limit_indices: the position after the last one, along each axis.
-      strides: the distance of elements along each axis; 1 by default.
+      strides: the step from element to element along each axis; 1 by default.
 
     Raises:
-      ArgumentError: a position is beyond the array.
+      ArgumentError: a position is out of range.
 
     >>> import gpushard as gs
     >>> gs.lax.slice(gs.numpy.arange(5), (1,), (5,), (2,))
@@ -84,7 +84,7 @@ def slice_in_dim(
     Args:
       start_index: the first position; negative numbers count from the end.
       limit_index: the position after the last one; negative numbers count from the end.
-      stride: the distance of elements.
+      stride: the step from element to element.
       axis: the axis.
 
     >>> import gpushard as gs
@@ -133,16 +133,16 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
 
 
 def index_take(src: Any, idxs: Sequence[Any], axes: Sequence[int]) -> Array:
-    """Take the elements at positions along several axes, which become the first axis.
+    """Take elements at positions along several axes; one new first axis replaces these axes.
 
     Args:
       src: an array.
-      idxs: for each of the axes a vector of positions, all of one length. Positions are taken
+      idxs: for each axis in `axes` a vector of positions, all of equal length. Positions are taken
         modulo the length of the axis, as in JAX.
       axes: the axes.
 
     Raises:
-      ArgumentError: the number of vectors is not that of the axes.
+      ArgumentError: the numbers of vectors and axes differ.
 
     >>> import gpushard as gs
     >>> gs.lax.index_take(gs.numpy.arange(6).reshape(2, 3), ([1, 0],), (1,))
@@ -226,17 +226,19 @@ def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:
 
 @_slicing
 def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) -> Array:
-    """Slice a window of an array, whose start may be in arrays.
+    """Slice a window of an array; the start of the window may be in arrays.
 
-    A window that reaches beyond the array is moved into it. Negative positions count from the end.
+    A window that reaches beyond the array is moved into the array. Negative positions count from
+    the end.
 
     Args:
-      start_indices: the start along each axis: integers, scalar arrays, or a vector.
+      start_indices: the first position of the window along each axis: integers, scalar arrays, or
+        one vector.
       slice_sizes: the shape of the window.
 
     Raises:
       ArgumentError: the window is larger than the array.
-      ArgumentTypeError: starts are not integers.
+      ArgumentTypeError: start positions are not integers.
 
     >>> import gpushard as gs
     >>> gs.lax.dynamic_slice(gs.numpy.arange(5), (gs.numpy.asarray(9),), (2,))
@@ -264,8 +266,8 @@ def dynamic_slice_in_dim(operand: Any, start_index: Any, slice_size: int, axis: 
     """Slice a window of an array along one axis; see `dynamic_slice`.
 
     Args:
-      start_index: the start, an integer or a scalar array.
-      slice_size: the length.
+      start_index: the first position of the window, an integer or a scalar array.
+      slice_size: the length of the window along the axis.
       axis: the axis.
 
     >>> import gpushard as gs
@@ -296,16 +298,17 @@ def dynamic_index_in_dim(operand: Any, index: Any, axis: int = 0, keepdims: bool
 
 
 def dynamic_update_slice(operand: Any, update: Any, start_indices: Any) -> Array:
-    """Replace a window of an array, whose start may be in arrays; see `dynamic_slice`.
+    """Replace a window of an array; the start of the window may be in arrays. See `dynamic_slice`.
 
     Args:
       operand: an array.
       update: the new elements of the window, an array of the same dtype and number of axes.
-      start_indices: the start along each axis: integers, scalar arrays, or a vector.
+      start_indices: the first position of the window along each axis: integers, scalar arrays, or
+        one vector.
 
     Raises:
       ArgumentError: the window is larger than the array.
-      ArgumentTypeError: starts are not integers, or dtypes differ.
+      ArgumentTypeError: start positions are not integers, or dtypes differ.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.arange(5)
@@ -342,8 +345,8 @@ def dynamic_update_slice_in_dim(operand: Any, update: Any, start_index: Any, axi
 
     Args:
       operand: an array.
-      update: the new elements of the window.
-      start_index: the start, an integer or a scalar array.
+      update: the new elements of the window, with the same number of axes as `operand`.
+      start_index: the first position of the window, an integer or a scalar array.
       axis: the axis.
 
     >>> import gpushard as gs
@@ -362,7 +365,7 @@ def dynamic_update_index_in_dim(operand: Any, update: Any, index: Any, axis: int
 
     Args:
       operand: an array.
-      update: the new elements; the axis may be missing.
+      update: the new elements, without the axis, or with the axis of length 1.
       index: the position, an integer or a scalar array.
       axis: the axis.
 

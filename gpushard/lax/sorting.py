@@ -24,16 +24,17 @@ __all__ = ["sort", "sort_key_val", "top_k"]
 
 
 def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
-    """Sort arrays along a dimension by the first array, or by the first few; NaNs come last.
+    """Sort arrays along a dimension, all in the order of the first array; NaNs come last.
 
     Args:
       operand: an array, or a sequence of arrays of one shape.
       dimension: the dimension.
-      is_stable: makes no difference: equal elements keep their order.
-      num_keys: the number of arrays that decide the order; the first array decides first.
+      is_stable: ignored: equal elements always keep their order.
+      num_keys: the number of arrays that decide the order: the second one decides where the first
+        has equal elements, and so on.
 
     Returns:
-      An array, or a tuple of arrays for a sequence.
+      An array; for a sequence of arrays a tuple.
 
     >>> import gpushard as gs
     >>> sort((gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4])))
@@ -68,7 +69,7 @@ def sort_key_val(
       keys: an array.
       values: an array of the same shape.
       dimension: the dimension.
-      is_stable: makes no difference: equal keys keep their order.
+      is_stable: ignored: equal keys always keep their order.
 
     >>> import gpushard as gs
     >>> sort_key_val(gs.numpy.asarray([2, 1]), gs.numpy.asarray([3, 4]))
@@ -80,14 +81,14 @@ def sort_key_val(
 
 @public(arrays=1, weak=True, operand="an array of real numbers.")
 def top_k(operand: Any, k: int, *, axis: int = -1) -> tuple[Array, Array]:
-    """Find the k greatest elements along an axis, in order, and their positions; NaNs come first.
+    """Find the k greatest elements along an axis, in descending order, and their positions.
 
     Args:
-      k: the number of elements.
+      k: the number of elements. NaNs count as greater than any number.
       axis: the axis.
 
     Returns:
-      (values, positions); positions have the dtype int32.
+      A pair (values, positions); positions have the dtype int32.
 
     Raises:
       ArgumentError: `k` is more than the length of the axis.

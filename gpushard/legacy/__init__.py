@@ -1,6 +1,6 @@
-"""Array types, shardings and functions that JAX had before `jax.Array`, for older programs.
+"""Run older programs: array types, shardings and functions that JAX had before `jax.Array`.
 
-New programs need none of them: `docs/legacy.md` lists what to use instead.
+New programs need none of these names; `docs/legacy.md` lists their replacements.
 
 >>> import gpushard as gs
 >>> x = gs.device_put_sharded([1.0, 2.0], gs.devices()[:2])

@@ -17,7 +17,9 @@ from gpushard.legacy.older_array import Face, Kind
 
 
 class DeviceArray(metaclass=Kind):
-    """The older class of arrays on one device, for `isinstance`; `make_device_array` makes one.
+    """JAX's older class of arrays on one device, for `isinstance`.
+
+    Create such an array with `make_device_array` or `device_put`, not with this class.
 
     >>> import gpushard as gs
     >>> isinstance(gs.device_put(1.0), DeviceArray)
@@ -38,21 +40,22 @@ class DeviceArray(metaclass=Kind):
 
 
 class ShardedDeviceArray(Face, metaclass=Kind):
-    """An array with a shard on each device, with the attributes of JAX's older class.
+    """An array with one shard on each device, and the attributes of JAX's older class.
 
-    For programs that still use what `pmap` once returned. Functions take it like an `Array`, and
-    return an `Array`. `isinstance` is also true for any `Array` on several devices.
+    In older versions of JAX, `pmap` returned such arrays. Functions take a `ShardedDeviceArray`
+    like an `Array`, and return an `Array`. `isinstance(x, ShardedDeviceArray)` is also true for any
+    `Array` on several devices.
 
     Args:
-      aval: the shape and the type: a `ShapeDtypeStruct`.
-      sharding_spec: the layout. None, or no argument as in `ShardedDeviceArray(aval,
-        device_buffers)`, gives each device one element of axis 0.
-      device_buffers: the array on each device, in the order of the spec.
-      indices: the result of `spec_to_indices`, if you have it.
+      aval: the shape and dtype of the array, a `ShapeDtypeStruct`.
+      sharding_spec: a `ShardingSpec`. None gives each device one element along axis 0. So does the
+        call `ShardedDeviceArray(aval, device_buffers)`.
+      device_buffers: the shards: an array on each device, in the order of the spec.
+      indices: the result of `spec_to_indices`, if you have computed it.
 
     Raises:
-      ArgumentTypeError: an argument has a wrong type, or a buffer has another dtype.
-      ShardingError: the spec or a buffer does not fit the shape.
+      ArgumentTypeError: an argument has a wrong type, or a shard has another dtype.
+      ShardingError: the spec or a shard does not fit the shape.
 
     >>> import gpushard as gs
     >>> import numpy as np
@@ -112,7 +115,7 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
     @property
     def sharding_spec(self) -> ShardingSpec:
-        """The layout of the array."""
+        """The `ShardingSpec` of the array."""
         assert self._spec is not None
         return self._spec
 
@@ -127,13 +130,13 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
     @property
     def indices(self) -> tuple[Any, ...]:
-        """The index of the shard of each device."""
+        """For each device, the index of its shard in the array."""
         assert self._indices is not None
         return self._indices
 
     @property
     def one_replica_buffer_indices(self) -> list[int]:
-        """Positions in `device_buffers` that together have each element once."""
+        """Positions in `device_buffers` of shards that together have each element once."""
         replicas = self._sharding.tiling(self._shape).assignment.replicas
         return [position for position, replica in enumerate(replicas) if not replica]
 
@@ -158,19 +161,20 @@ class ShardedDeviceArray(Face, metaclass=Kind):
 
 
 def make_device_array(aval: ShapeDtypeStruct, device: Device | None, device_buffer: Array) -> Array:
-    """Make an array on one device from its data, without a copy.
+    """Make an array on one device from another array there, without a copy.
 
     Args:
-      aval: the shape and the type: a `ShapeDtypeStruct`.
-      device: the device of the data, to make the result committed; None for an uncommitted result.
-      device_buffer: the data: an array on one device.
+      aval: the shape and dtype of the array, a `ShapeDtypeStruct`.
+      device: the device of the data, if the result should be committed; None for an uncommitted
+        result.
+      device_buffer: the other array, on one device.
 
     Returns:
       The array; it shares memory with `device_buffer`.
 
     Raises:
-      ShardingError: the data is on several devices, on another device, or has another shape.
-      ArgumentTypeError: the data is no `Array`, or has another dtype.
+      ShardingError: `device_buffer` is on several devices, on another device, or has another shape.
+      ArgumentTypeError: `device_buffer` is not an `Array`, or has another dtype.
 
     >>> import gpushard as gs
     >>> x = gs.device_put(1.0, gs.devices()[1])
@@ -203,17 +207,17 @@ def make_sharded_device_array(
     device_buffers: Sequence[Array],
     indices: Sequence[Any] | None = None,
 ) -> ShardedDeviceArray:
-    """Make an array from the data on each device, without a copy.
+    """Make an array from its shards, without a copy.
 
     Args:
-      aval: the shape and the type: a `ShapeDtypeStruct`.
-      sharding_spec: the layout; None gives each device one element of axis 0.
-      device_buffers: the array on each device, in the order of the spec.
-      indices: the result of `spec_to_indices`, if you have it.
+      aval: the shape and dtype of the array, a `ShapeDtypeStruct`.
+      sharding_spec: a `ShardingSpec`; None gives each device one element along axis 0.
+      device_buffers: the shards: an array on each device, in the order of the spec.
+      indices: the result of `spec_to_indices`, if you have computed it.
 
     Raises:
-      ArgumentTypeError: an argument has a wrong type, or a buffer has another dtype.
-      ShardingError: the spec or a buffer does not fit the shape.
+      ArgumentTypeError: an argument has a wrong type, or a shard has another dtype.
+      ShardingError: the spec or a shard does not fit the shape.
     """
     return ShardedDeviceArray(aval, sharding_spec, device_buffers, indices)
 

@@ -27,21 +27,21 @@ from gpushard.legacy.older_array import Face, Kind
 class GlobalDeviceArray(Face, metaclass=Kind):
     """An array over a mesh, with the attributes of JAX's older `GlobalDeviceArray`.
 
-    For programs that still use this class; new programs make an `Array` with a `NamedSharding`.
-    Functions take a `GlobalDeviceArray` like an `Array`, and return an `Array`. `isinstance` is
-    also true for any `Array` with shards that this process cannot reach.
+    New programs use an `Array` with a `NamedSharding`. Functions take a `GlobalDeviceArray` like an
+    `Array`, and return an `Array`. `isinstance(x, GlobalDeviceArray)` is also true for any `Array`
+    with shards that this process cannot reach.
 
     Args:
       global_shape: the shape of the array.
       global_mesh: the mesh, with the devices of all processes.
-      mesh_axes: for each array axis the mesh axis that splits it, a tuple of mesh axes, or None. It
-        may be shorter than the shape.
-      device_buffers: an `Array` for each of `global_mesh.local_devices`, in that order.
+      mesh_axes: for each array axis the mesh axis that splits it, a tuple of mesh axes, or None.
+        Entries for the last axes may be left out.
+      device_buffers: the shards: an `Array` on each of `global_mesh.local_devices`, in this order.
 
     Raises:
-      ArgumentTypeError: an argument has a wrong type, or dtypes of the buffers differ.
-      ShardingError: the mesh axes do not fit the mesh or the shape. Or a buffer has another shape
-        or lies on another device than its shard.
+      ArgumentTypeError: an argument has a wrong type, or the dtypes of the shards differ.
+      ShardingError: `mesh_axes` does not fit the mesh or the shape. Or a shard has a wrong shape,
+        or is on a wrong device.
 
     >>> import gpushard as gs
     >>> gs.legacy.GlobalDeviceArray.from_callback(
@@ -107,17 +107,18 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Index], Any],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that returns the data of a block.
+        """Make an array from a function that returns the data of each shard.
 
         Args:
           global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each array axis the mesh axes that split it.
-          data_callback: takes a tuple of slices and returns the data there. It is called once for
-            each distinct block of this process; replicas share the data.
+          mesh_axes: for each array axis the mesh axes that split it, as for `GlobalDeviceArray`.
+          data_callback: a function that takes the index of a shard, a tuple of slices, and returns
+            the data there. The function is called once for each distinct shard of this process.
 
         Raises:
-          ShardingError: mesh axes do not fit, or data has another shape than its block.
+          ShardingError: `mesh_axes` does not fit the mesh or the shape, or data has another shape
+            than its shard.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         return cls._of(make_array_from_callback(shape, sharding, data_callback), mesh_axes)
@@ -130,19 +131,20 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Sequence[Index]], Sequence[Any]],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that returns the data of all devices at once.
+        """Make an array from a function that returns the data of all shards at once.
 
         Args:
           global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each array axis the mesh axes that split it.
-          data_callback: takes a list with a tuple of slices for each of
-            `global_mesh.local_devices`, and returns a list with the data of each. Replicas are
-            listed separately.
+          mesh_axes: for each array axis the mesh axes that split it, as for `GlobalDeviceArray`.
+          data_callback: a function that takes a list of indices, tuples of slices, one for each of
+            `global_mesh.local_devices`. It returns a list of the data at these indices. Replicas
+            have their own entries.
 
         Raises:
-          ShardingError: mesh axes do not fit, or data has another shape than its block.
-          ArgumentError: the returned list has another length.
+          ShardingError: `mesh_axes` does not fit the mesh or the shape, or data has another shape
+            than its shard.
+          ArgumentError: the list that `data_callback` returns has another length.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         indices = sharding.addressable_devices_indices_map(shape)
@@ -158,20 +160,20 @@ class GlobalDeviceArray(Face, metaclass=Kind):
         mesh_axes: Sequence[Any],
         data_callback: Callable[[Sequence[tuple[Index, tuple[Any, ...]]]], Sequence[Array]],
     ) -> GlobalDeviceArray:
-        """Make an array from a function that puts the data of all blocks on their devices.
+        """Make an array from a function that puts the data of all shards on their devices.
 
         Args:
           global_shape: the shape of the array.
           global_mesh: the mesh.
-          mesh_axes: for each array axis the mesh axes that split it.
-          data_callback: takes a list of pairs (slices, devices), one for each distinct block. It
-            returns a list with an `Array` for each device, in the order of the devices in that
-            list.
+          mesh_axes: for each array axis the mesh axes that split it, as for `GlobalDeviceArray`.
+          data_callback: a function that takes a list of pairs (index, devices), one for each
+            distinct shard. It returns a list with an `Array` for each of these devices, in the same
+            order.
 
         Raises:
-          ShardingError: mesh axes do not fit, or an array has another shape than its block or lies
-            on another device.
-          ArgumentError: the returned list has another length.
+          ShardingError: `mesh_axes` does not fit the mesh or the shape. Or an array has another
+            shape than its shard, or is on another device.
+          ArgumentError: the list that `data_callback` returns has another length.
         """
         shape, sharding = _placement(global_shape, global_mesh, mesh_axes)
         tiling = sharding.tiling(shape)
@@ -198,14 +200,14 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
     @property
     def mesh(self) -> Mesh:
-        """The mesh."""
+        """The mesh of the array, with the devices of all processes."""
         sharding: Any = self._sharding
         mesh: Mesh = sharding.mesh
         return mesh
 
     @property
     def mesh_axes(self) -> tuple[Any, ...]:
-        """For each array axis the mesh axes that split it, as passed by the caller."""
+        """For each array axis the mesh axes that split it, as you passed them."""
         return self._mesh_axes
 
     @property
@@ -220,7 +222,7 @@ class GlobalDeviceArray(Face, metaclass=Kind):
           index: the position in `local_shards`.
 
         Raises:
-          ArrayIndexError: there is no such shard.
+          ArrayIndexError: `index` is out of range.
         """
         return self.addressable_data(index)
 
@@ -251,15 +253,16 @@ class GlobalDeviceArray(Face, metaclass=Kind):
 
 
 def mesh(devices: Any, axis_names: str | Sequence[str]) -> Mesh:
-    """Make a mesh; within `with mesh:` it is the current mesh.
+    """Make a mesh, which is the current mesh in a `with` block.
 
     Args:
-      devices: an array of devices with a dimension for each mesh axis. Or the size of each mesh
-        axis, in a dict by name or in a sequence, to use the first of `gpushard.devices()`.
+      devices: an array of devices with a dimension for each mesh axis. Or the sizes of the mesh
+        axes, as a dict by name or as a sequence; the mesh then has the first devices of
+        `gpushard.devices()`.
       axis_names: the name of each mesh axis.
 
     Raises:
-      MeshError: devices and names do not match.
+      MeshError: the number of dimensions or sizes differs from the number of names.
 
     >>> import gpushard as gs
     >>> with mesh({"x": 2, "y": 2}, ("x", "y")):

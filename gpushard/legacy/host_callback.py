@@ -26,22 +26,24 @@ def id_tap(
     result: Any = None,
     tap_with_device: bool = False,
 ) -> Any:
-    """Call a function on the host with a value once it is computed, and return the value at once.
+    """Call a host function with a value once it is computed, and return the value immediately.
 
-    The call is `tap_func(arg, transforms)`. Within `shard_map` or `pmap` there is one call for each
-    device, with its block. Within `vmap` there is one call for all elements, with the mapped axis
-    in front. `transforms` then has an entry `("batch", {"batch_dims": dims})` for each `vmap`, the
-    innermost first. `dims` has 0 for each leaf of `arg` with that axis, and None for others.
+    The call is `tap_func(arg, transforms)`. In functions of `shard_map` or `pmap` there is one call
+    for each device, with its block. In functions of `vmap` there is one call for all elements, with
+    the mapped axis in front. Then `transforms` has an entry `("batch", {"batch_dims": dims})` for
+    each `vmap`, innermost first. `dims` is 0 for each leaf of `arg` that has the mapped axis, and
+    None for other leaves.
 
     Args:
-      tap_func: the function.
-      arg: a pytree of arrays and numbers; the function gets NumPy arrays.
+      tap_func: the function; its result is ignored.
+      arg: a pytree of arrays and numbers, which the function gets as NumPy arrays.
       result: a value to return instead of `arg`.
-      tap_with_device: whether the function also gets `device=`: the device of the block, or the
-        first device of an array.
+      tap_with_device: whether the function also gets a keyword argument `device`: the device of the
+        block, or the first device of an array.
 
     Raises:
-      ArgumentTypeError: tap_func is no function, or a leaf of arg is no array or number.
+      ArgumentTypeError: `tap_func` is not a function, or a leaf of `arg` is neither an array nor a
+        number.
 
     >>> import gpushard as gs
     >>> seen = []
@@ -64,17 +66,17 @@ def id_print(
     threshold: int | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Print a value once it is computed, and return the value at once.
+    """Print a value once it is computed, and return the value immediately.
 
-    It prints as often as `id_tap` would call a function.
+    In mapped functions, `id_print` prints as often as `id_tap` would call its function.
 
     Args:
       arg: a pytree of arrays and numbers.
       result: a value to return instead of `arg`.
       tap_with_device: whether to print the device, too.
       output_stream: the stream to print to; by default the standard output.
-      threshold: the most elements of an array that is printed in full; 1024 by default.
-      **kwargs: values to print in a line before, in the order of their names.
+      threshold: arrays with more elements than this are abbreviated; 1024 by default.
+      **kwargs: values to print with their names in the line before, sorted by name.
 
     >>> import gpushard as gs
     >>> x = id_print((gs.numpy.arange(3), 1.5), what="x")
@@ -95,13 +97,14 @@ def id_print(
 
 
 def barrier_wait(logging_name: str | None = None) -> None:
-    """Wait until all taps have been called.
+    """Wait until the functions of all pending `id_tap` and `id_print` calls have run.
 
     Args:
       logging_name: ignored.
 
     Raises:
-      CallbackError: a tap failed since the last barrier. If several did, this is the last failure.
+      CallbackError: a function of `id_tap` has failed since the last barrier. If several have
+        failed, the error is that of the last one.
     """
     effects_barrier()
 
@@ -113,20 +116,20 @@ def call(
     result_shape: Any = None,
     call_with_device: bool = False,
 ) -> Any:
-    """Call a function on the host, and return its results as arrays; `io_callback` replaces it.
+    """Call a host function, and return its results as arrays; new programs use `io_callback`.
 
     Args:
-      callback_func: the function; it gets `arg` as NumPy arrays.
+      callback_func: the function; its argument is `arg` with NumPy arrays.
       arg: a pytree of arrays and numbers.
-      result_shape: a pytree of objects with the shape and dtype of each result. None for a function
-        that returns None.
-      call_with_device: whether the function also gets `device=`, as with `id_tap`.
+      result_shape: a pytree of objects with a shape and a dtype, one for each result. None for a
+        function that returns None.
+      call_with_device: whether the function also gets a keyword argument `device`, as in `id_tap`.
 
     Returns:
       An array for each leaf of `result_shape`.
 
     Raises:
-      CallbackError: the function raised an error, or its results have other shapes or types.
+      CallbackError: the function raised an error, or its results have other shapes or dtypes.
 
     >>> import gpushard as gs
     >>> call(np.linalg.det, gs.numpy.eye(2), result_shape=gs.ShapeDtypeStruct((), "float64"))

@@ -40,7 +40,7 @@ class _OfFaces:
 
 
 class Face(ConcreteArray):
-    """An array with other attributes; operations on it and parts of it return an `Array`."""
+    """Base of arrays with older attributes; operations and indexing return an `Array`."""
 
     __slots__ = ()
 

@@ -14,15 +14,15 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 
 class Parts(tuple[int, ...]):
-    """The number of parts that `sharded_jit` cuts each axis of an array into.
+    """The numbers of parts into which `sharded_jit` cuts the axes of an array.
 
-    The product of the numbers is the number of devices.
+    Each part is on one device, so the product of the numbers is the number of devices.
 
     Args:
-      *counts: a number of parts for each axis.
+      *counts: the number of parts for each axis.
 
     Raises:
-      ArgumentTypeError: a number is no integer.
+      ArgumentTypeError: a number is not an integer.
       ArgumentError: a number is not positive.
 
     >>> Parts(2, 1)
@@ -48,13 +48,13 @@ class Parts(tuple[int, ...]):
 
 
 def get_num_partitions(*partitions: Any) -> int | None:
-    """Compute the number of devices that `Parts` are for: the product of their numbers.
+    """Compute the number of devices that `Parts` need: the product of their numbers.
 
     Args:
       *partitions: pytrees of `Parts` and None.
 
     Returns:
-      The number; None if there are no `Parts`.
+      The number of devices; None if there are no `Parts`.
 
     Raises:
       ArgumentTypeError: a leaf is neither `Parts` nor None.
@@ -76,14 +76,16 @@ def get_num_partitions(*partitions: Any) -> int | None:
 
 
 def reconcile_num_partitions(inner: Any, outer: int | None) -> int:
-    """Find the number of partitions of a function from its constraints and its arguments.
+    """Compute the number of devices of a function from its constraints and its arguments.
 
     Args:
-      inner: pytrees of `Parts` and None: those of `with_sharding_constraint` in the function.
-      outer: the number that the arguments of `sharded_jit` say; None if they say nothing.
+      inner: pytrees of `Parts` and None, from the calls of `with_sharding_constraint` in the
+        function.
+      outer: the number of devices from the arguments of `sharded_jit`; None if these have no
+        `Parts`.
 
     Returns:
-      The number; 1 if neither says anything.
+      The number of devices; 1 if there are no `Parts` at all.
 
     Raises:
       ArgumentError: the numbers differ.
@@ -110,11 +112,11 @@ def get_global_aval(
 
     Args:
       local_aval: an object with the shape and dtype of the part in one process.
-      global_parts: the parts of the whole array; None if each process has the whole array.
-      local_parts: the number of these parts that one process has, along each axis.
+      global_parts: the `Parts` of the whole array; None if each process has the whole array.
+      local_parts: how many of these parts one process has along each axis, as `Parts`.
 
     Raises:
-      ArgumentError: numbers of parts do not divide each other.
+      ArgumentError: a number in `local_parts` does not divide the number in `global_parts`.
 
     >>> import gpushard as gs
     >>> get_global_aval(gs.ShapeDtypeStruct((4, 2), "int8"), Parts(4, 1), Parts(2, 1)).shape
@@ -132,11 +134,12 @@ def get_local_aval(
 
     Args:
       global_aval: an object with the shape and dtype of the whole array.
-      global_parts: the parts of the whole array; None if each process has the whole array.
-      local_parts: the number of these parts that one process has, along each axis.
+      global_parts: the `Parts` of the whole array; None if each process has the whole array.
+      local_parts: how many of these parts one process has along each axis, as `Parts`.
 
     Raises:
-      ArgumentError: numbers of parts do not divide each other, or the shape.
+      ArgumentError: a number in `local_parts` does not divide the number in `global_parts`, or a
+        number of parts does not divide an axis.
 
     >>> import gpushard as gs
     >>> get_local_aval(gs.ShapeDtypeStruct((8, 2), "int8"), Parts(4, 1), Parts(2, 1)).shape

@@ -57,18 +57,18 @@ def pjit(
     donate_argnums: int | Sequence[int] | None = None,
     donate_argnames: str | Iterable[str] | None = None,
 ) -> Any:
-    """Trace a function like `jit`; a bare `PartitionSpec` means the mesh around each call.
+    """Compile a function like `jit`; a `PartitionSpec` refers to the current mesh of each call.
 
     Args:
       fun: the function; without it, `pjit` returns a decorator.
-      in_shardings: shardings or specs of the positional arguments that are not static, as a prefix
-        pytree. None leaves an argument where it is.
-      out_shardings: shardings or specs of the results, as a prefix pytree. With None, `jit`
-        chooses.
-      in_axis_resources: the older name of `in_shardings`. Here None copies the whole argument to
-        all devices, and `legacy.FROM_GDA` leaves a `GlobalDeviceArray` as it lies.
-      out_axis_resources: the older name of `out_shardings`. Here None copies the whole result to
-        all devices.
+      in_shardings: shardings or specs of the positional arguments that are not static, as a pytree
+        that is a prefix of the tuple of these arguments. None leaves an argument where it is.
+      out_shardings: shardings or specs of the results, as a pytree that is a prefix of the result.
+        With None, `jit` chooses.
+      in_axis_resources: an older name of `in_shardings`. Under this name, None copies the whole
+        argument to all devices, and `legacy.FROM_GDA` keeps the sharding of a `GlobalDeviceArray`.
+      out_axis_resources: an older name of `out_shardings`. Under this name, None copies the whole
+        result to all devices.
       static_argnums: as for `jit`.
       static_argnames: as for `jit`.
       donate_argnums: as for `jit`.
@@ -79,10 +79,10 @@ def pjit(
       results are `GlobalDeviceArray`s.
 
     Raises:
-      ArgumentTypeError: fun is no function.
-      ArgumentError: both names of an argument are given, or `FROM_GDA` is given for an argument of
-        another type, or for results.
-      NoMeshError: there is a bare spec, and no mesh around a call.
+      ArgumentTypeError: `fun` is not a function.
+      ArgumentError: you give both names of an argument. Or you give `FROM_GDA` for results, or for
+        an argument of another type.
+      NoMeshError: there is a `PartitionSpec`, but no current mesh in a call.
       ShardingError: a `GlobalDeviceArray` has another sharding than `in_axis_resources` says.
 
     >>> import gpushard as gs

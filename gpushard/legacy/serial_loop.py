@@ -13,10 +13,10 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 
 @dataclasses.dataclass(frozen=True)
 class SerialLoop:
-    """A resource for `xmap` that processes the elements of an axis in turns, to save memory.
+    """A resource for `xmap`: a loop over chunks of an axis, one after the other, to save memory.
 
     Args:
-      length: the number of turns; each has an equal share of the elements.
+      length: the number of chunks, which have equal sizes.
 
     >>> SerialLoop(4)
     SerialLoop(length=4)
@@ -46,15 +46,15 @@ loops_here: ContextVar[dict[Hashable, int] | None] = ContextVar("serial loops", 
 
 @contextlib.contextmanager
 def serial_loop(name: Hashable, length: int) -> Iterator[None]:
-    """Give a loop a name within a `with` block, as a resource for `xmap`.
+    """Define a named loop in a `with` block, as a resource for `xmap`; see `SerialLoop`.
 
     Args:
       name: the name of the loop.
-      length: the number of turns.
+      length: the number of chunks.
 
     Raises:
-      ArgumentError: an enclosing loop has that name, or length is not positive.
-      ArgumentTypeError: length is no integer.
+      ArgumentError: an enclosing loop has this name, or `length` is not positive.
+      ArgumentTypeError: `length` is not an integer.
 
     >>> import gpushard as gs
     >>> double = gs.legacy.xmap(

@@ -19,15 +19,16 @@ def shard_args(
 
     Args:
       devices: the devices.
-      indices: for each argument a list with the index of the piece of each device.
+      indices: for each argument a list with an index into the argument for each device.
       args: the arguments: arrays, or other values that `device_put` takes.
 
     Returns:
-      For each device a list with a piece of each argument. A piece that is on its device already is
-      not copied.
+      For each device a list with a piece of each argument. If a piece is on its device already, it
+      is not copied.
 
     Raises:
-      ArgumentError: the numbers of indices, arguments and devices do not match.
+      ArgumentError: there is not one list of indices for each argument, or not one index for each
+        device.
       ArgumentTypeError: `device_put` does not take an argument.
 
     >>> import gpushard as gs
@@ -52,16 +53,16 @@ def shard_args(
 
 
 def shard_aval(size: int, axis: int, aval: ShapeDtypeStruct) -> ShapeDtypeStruct:
-    """Compute the shape and type of one element along an axis.
+    """Compute the shape and dtype of one element of an array along an axis.
 
     Args:
       size: the expected size of the axis.
-      axis: the axis, from 0.
-      aval: the shape and type of the whole: a `ShapeDtypeStruct`.
+      axis: the axis, counted from 0.
+      aval: the shape and dtype of the array, a `ShapeDtypeStruct`.
 
     Raises:
-      ArgumentTypeError: `aval` is something else.
-      ArgumentError: there is no such axis, or it has another size.
+      ArgumentTypeError: `aval` is not a `ShapeDtypeStruct`.
+      ArgumentError: the axis does not exist, or has another size.
 
     >>> shard_aval(4, 0, ShapeDtypeStruct((4, 3), "float32")).shape
     (3,)

@@ -50,29 +50,29 @@ def sharded_jit(
     local_out_parts: Any = None,
     local_num_partitions: int | None = None,
 ) -> Callable[..., Any]:
-    """Trace a function of arrays that are cut into parts, with one part on each device.
+    """Compile a function of arrays that are cut into parts, with one part on each device.
 
     The function sees whole arrays, and each device computes on its parts. Within `pmap`, each
     mapped element uses its own devices for the parts.
 
     Args:
       fun: the function.
-      in_parts: for each argument its `Parts`, or None to copy the whole argument to all devices. A
-        pytree of these may be a prefix of the arguments.
-      out_parts: for each result its `Parts`, or None. A pytree of these may be a prefix of the
-        result.
+      in_parts: for each argument its `Parts`, or None to copy the whole argument to all devices.
+        May be a pytree that is a prefix of the arguments.
+      out_parts: for each result its `Parts`, or None to copy the whole result to all devices. May
+        be a pytree that is a prefix of the result.
       num_partitions: the number of devices. By default the product of the `Parts`, including those
         of `with_sharding_constraint`.
-      local_in_parts: None, or the same as `in_parts`, as there is one process.
-      local_out_parts: None, or the same as `out_parts`.
-      local_num_partitions: None, or the same as `num_partitions`.
+      local_in_parts: None, or equal to `in_parts`, since a program is one process.
+      local_out_parts: None, or equal to `out_parts`.
+      local_num_partitions: None, or equal to `num_partitions`.
 
     Returns:
-      A function with the same positional arguments. Its results lie in a `PmapSharding` with
-      chunks.
+      A function with the same positional arguments. Its results have a `PmapSharding` whose spec
+      has `Chunked` dims.
 
     Raises:
-      ArgumentTypeError: fun is no function, or parts are no `Parts`.
+      ArgumentTypeError: `fun` is not a function, or an entry is neither `Parts` nor None.
       ArgumentError: numbers of devices differ, or a number of parts does not divide an axis.
       NoDeviceError: there are fewer devices than parts.
       UnsupportedError: the function is called with keyword arguments.
@@ -117,15 +117,15 @@ def sharded_jit(
 
 
 def with_sharding_constraint(x: Any, parts: Any) -> Any:
-    """Cut a value into parts, in a function of `sharded_jit`.
+    """Cut a value into parts, one on each device, inside a function that `sharded_jit` compiles.
 
     Args:
       x: a pytree of values.
-      parts: for each value its `Parts`, or None to copy the whole value to all devices. A pytree of
-        these may be a prefix of `x`.
+      parts: for each value its `Parts`, or None to copy the whole value to all devices. May be a
+        pytree that is a prefix of `x`.
 
     Raises:
-      UnsupportedError: the call is not within a function of `sharded_jit`.
+      UnsupportedError: the call is not inside a function that `sharded_jit` compiles.
       ArgumentError: the product of the parts differs from the number of devices, or parts do not
         divide an axis.
 

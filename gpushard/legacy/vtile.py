@@ -24,25 +24,26 @@ def vtile(
     tile_size: int | None = None,
     axis_name: Hashable = None,
 ) -> Callable[..., Any]:
-    """Map a function over tiles of its arguments along an axis.
+    """Map a function over tiles of its arguments: chunks along an axis.
 
-    Unlike `vmap`, the function sees the axis, of the size of a tile. An axis of n elements is cut
-    into `tile_size` tiles of n / tile_size elements: as in JAX, `tile_size` is the number of tiles.
+    Unlike in `vmap`, the function sees arrays with the axis, in the length of one tile. As in JAX,
+    `tile_size` is the number of tiles: an axis of n elements is cut into `tile_size` tiles of n /
+    tile_size elements.
 
     Args:
       f: the function.
-      in_axes: for each argument the axis to cut, or None to pass the whole argument to all tiles. A
-        pytree of these may be a prefix of the arguments.
-      out_axes: for each result the axis along which tiles are joined, or None for a result that is
-        equal for all tiles. A pytree of these may be a prefix of the result.
+      in_axes: for each argument the axis to cut, or None to pass the whole argument for every tile.
+        May be a pytree that is a prefix of the arguments.
+      out_axes: for each result the axis along which tiles are joined, or None if the result is
+        equal for all tiles. May be a pytree that is a prefix of the result.
       tile_size: the number of tiles. By default the size of the first axis that is cut.
-      axis_name: a name for the tiles, by which the collectives of `gpushard.lax` find them.
+      axis_name: a name for the axis of tiles, for the collectives of `gpushard.lax`.
 
     Returns:
-      A function of whole arrays.
+      A function that takes and returns whole arrays.
 
     Raises:
-      ArgumentTypeError: f is no function, or `tile_size` is no integer.
+      ArgumentTypeError: `f` is not a function, or `tile_size` is not an integer.
       ArgumentError: no argument is cut, or `tile_size` does not divide an axis.
 
     >>> import gpushard as gs

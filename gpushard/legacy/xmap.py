@@ -56,33 +56,35 @@ def xmap(
 ) -> Callable[..., Any]:
     """Map a function over named axes of its arguments.
 
-    The function sees arrays without their named axes. Without serial loops, Python calls it once.
-    Collectives of `gpushard.lax` find an axis by its name. So do sums, means and extremes as
-    `axis="name"`, and einsum as "a{i,j},{j}->a{i}".
+    The function sees arrays without their named axes. Python calls the function once, unless there
+    are serial loops. Inside the function, you name these axes in the collectives of `gpushard.lax`,
+    in sums, means and extremes as `axis="name"`, and in `einsum` as "a{i,j},{j}->a{i}".
 
     Args:
       fun: the function.
-      in_axes: for each argument the names of its axes: a dict as {0: "i"}, or a list with a name or
-        None for each axis. A list may end in ... for axes without names. A pytree of these may be a
-        prefix of the arguments.
-      out_axes: the positions of named axes in the results, in the same forms. A pytree of these may
-        be a prefix of the result.
-      axis_sizes: the sizes of names that no argument has.
-      axis_resources: for a name the resource, or a tuple of resources, that divide its elements: a
-        mesh axis or a `SerialLoop`. A string names an axis of the mesh of `with mesh:`, or a loop
-        of `serial_loop`. An axis without resources lies as in the arguments.
-      donate_argnums: numbers of donated arguments. `xmap` deletes their arrays once the function
-        has returned; if the function raises, they stay.
+      in_axes: for each argument the names of its axes. A dict such as {0: "i"}, or a list with a
+        name or None for each axis. A list may end in ..., which stands for axes without names. May
+        be a pytree that is a prefix of the arguments.
+      out_axes: for each result the positions of its named axes, in the same forms. May be a pytree
+        that is a prefix of the result.
+      axis_sizes: the sizes of named axes that no argument has.
+      axis_resources: for a named axis the resource, or a tuple of resources, over which its
+        elements are split. A resource is a mesh axis or a `SerialLoop`. A string names an axis of
+        the current mesh, or a loop of `serial_loop`. A named axis without resources keeps the split
+        that it has in the arguments.
+      donate_argnums: positions of donated arguments. `xmap` deletes their arrays once the function
+        has returned. If the function raises, they are not deleted.
       backend: the platform of the devices, "cpu" or "gpu".
 
     Returns:
-      A function of whole arrays. Its method `lower` is that of `jit`.
+      A function that takes and returns whole arrays. It has a method `lower`, like a function from
+      `jit`.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an entry of in_axes or out_axes is neither a dict
-        nor a list.
-      ArgumentError: names, sizes and resources do not fit each other or the arguments. Or a result
-        varies along a named axis that `out_axes` does not place, or there is no result.
+      ArgumentTypeError: `fun` is not a function, or an entry of `in_axes` or `out_axes` is neither
+        a dict nor a list.
+      ArgumentError: names, sizes and resources do not match each other or the arguments. Or a
+        result varies along a named axis that is not in `out_axes`, or there is no result.
 
     >>> import gpushard as gs
     >>> product = gs.legacy.xmap(

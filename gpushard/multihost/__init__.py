@@ -1,7 +1,7 @@
-"""Layer 9: `gpushard.multihost`, data exchange between processes, as in JAX's `multihost_utils`.
+"""Exchange data between processes, under the names of JAX's `multihost_utils`.
 
-In this version a program is one process. The functions return what they would return with several
-processes. `utils` has the functions, and `group` the exchange between processes.
+In this version, a program is one process. The functions return the same kinds of results as with
+several processes. `utils` has the functions, and `group` the exchange between processes.
 """
 
 from gpushard.multihost.utils import (

@@ -27,23 +27,23 @@ from gpushard.multihost.group import group
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Create arrays of all processes from the parts that each process has.
+    """Create global arrays from the part that each process has.
 
     Args:
-      local_inputs: a tree of arrays, or of data on the host.
+      local_inputs: a pytree of this process's parts: arrays, or data on the host.
       global_mesh: the mesh of all processes.
-      pspecs: the spec of each array over the mesh, as a prefix of that tree; `P()` for data that
-        all processes have whole.
+      pspecs: the `PartitionSpec` of each global array over the mesh, as a pytree that is a prefix
+        of `local_inputs`. Use `P()` for data that every process has in full.
 
     Returns:
-      The arrays. Data that already lies in the right layout is shared, not copied. Arrays of
-      several processes are returned unchanged.
+      The global arrays. They share memory with local arrays that already have the right sharding.
+      Arrays of several processes are returned unchanged.
 
     Raises:
       ArgumentTypeError: a spec is None, or `global_mesh` is not a mesh.
       MeshError: the devices of this process do not form a block of the mesh.
-      ShardingError: a spec does not fit the data.
-      TreeError: `pspecs` is not a prefix.
+      ShardingError: a spec does not fit the shape of its data.
+      TreeError: `pspecs` is not a prefix of the pytree of arrays.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((2,), "x")
@@ -54,39 +54,41 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspec
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
-    """Return this process's part of arrays of all processes, as arrays of this process.
+    """Return this process's part of global arrays, as arrays of this process.
 
     Args:
-      global_inputs: a tree of arrays.
+      global_inputs: a pytree of global arrays.
       global_mesh: the mesh of all processes.
-      pspecs: the spec of each array over the mesh, as a prefix of that tree.
+      pspecs: the `PartitionSpec` of each array over the mesh, as a pytree that is a prefix of
+        `global_inputs`.
 
     Returns:
-      The arrays, over the part of the mesh that this process has. They share memory with the
-      shards. Arrays of only this process are returned unchanged.
+      Arrays over this process's part of the mesh, which share memory with the shards of the global
+      arrays. Arrays that are only in this process are returned unchanged.
 
     Raises:
       ArgumentTypeError: a spec is None, `global_mesh` is not a mesh, or an input is not an array.
       MeshError: the devices of this process do not form a block of the mesh.
-      ShardingError: an array of several processes lies in another sharding.
-      TreeError: `pspecs` is not a prefix.
+      ShardingError: an array of several processes has another sharding than `pspecs` says.
+      TreeError: `pspecs` is not a prefix of the pytree of arrays.
     """
     return _map(_to_local, global_inputs, global_mesh, pspecs, "global_inputs")
 
 
 def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
-    """Gather data of all processes on the host of each process.
+    """Gather data of all processes in the host memory of each process.
 
     Args:
-      in_tree: a tree of arrays, or of data on the host.
-      tiled: whether to concatenate the data of processes along the first dim; else it is stacked
-        along a new one. An array of several processes is returned whole in both cases.
+      in_tree: a pytree of arrays, or of data on the host.
+      tiled: whether to concatenate the data of the processes along the first dim, rather than to
+        stack it along a new first dim. An array of several processes is returned whole in both
+        cases.
 
     Returns:
       NumPy arrays.
 
     Raises:
-      AddressError: no process of the program has some of the shards.
+      AddressError: an array has shards that no process of the program can reach.
 
     >>> process_allgather(np.arange(3)), process_allgather(np.arange(3), tiled=True)
     (array([[0, 1, 2]]), array([0, 1, 2]))
@@ -98,14 +100,14 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     """Send the data of one process to every process.
 
     Args:
-      in_tree: a tree of data, with equal structure, shapes and types on all processes.
-      is_source: whether this process is the source; by default the first process is.
+      in_tree: a pytree of data, with equal structure, shapes and dtypes in all processes.
+      is_source: whether this process is the source; by default only the first process is.
 
     Returns:
       NumPy arrays.
 
     Raises:
-      ArgumentError: not exactly one process is the source.
+      ArgumentError: no process is the source, or several are.
     """
     mine = group.index == 0 if is_source is None else bool(is_source)
     flags = group.all_gather(mine)
@@ -123,11 +125,11 @@ def sync_global_devices(name: Any) -> None:
     """Wait until all devices of all processes have reached this call.
 
     Args:
-      name: the name of the place in the program, equal on all processes.
+      name: a name for this point of the program, equal in all processes.
 
     Raises:
       ArgumentTypeError: the name is not a string.
-      ArgumentError: the processes are at different places.
+      ArgumentError: the processes have passed different names.
     """
     if not isinstance(name, str):
         why = f"is a {type(name).__name__}; give a string that names the place in the program"
@@ -147,8 +149,8 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     """Check that all processes have equal data.
 
     Args:
-      in_tree: a tree of arrays, or of data on the host.
-      fail_message: the first part of the error's text.
+      in_tree: a pytree of arrays, or of data on the host.
+      fail_message: a text with which the message of the error begins.
 
     Raises:
       AssertionError: the data of two processes differ.

@@ -1,8 +1,8 @@
-"""Layer 8: `gpushard.nn`, functions of neural networks, under the names of `jax.nn`.
+"""Compute functions of neural networks, under the names of `jax.nn`.
 
-They run where the data are, and keep their shardings. `activations` has the elementwise functions,
-`normalizing` those that sum over axes, `attention` the attention of queries to keys and values.
-`initializers` draws weights.
+The functions run on the devices of their arguments, and results keep the shardings. `activations`
+has elementwise functions, `normalizing` functions that sum over axes, and `attention` the attention
+of queries to keys and values. `initializers` draws weights.
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))

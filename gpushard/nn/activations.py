@@ -30,7 +30,7 @@ _activation = public(arrays=1, weak=True)
 
 @_activation
 def identity(x: Any, *, out_sharding: Any = None) -> Array:
-    """Copy the array."""
+    """Return the array unchanged, as a new `Array`."""
     return x
 
 
@@ -63,13 +63,13 @@ def sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def log_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Compute the logarithm of `sigmoid`."""
+    """Compute the logarithm of `sigmoid`, without overflow."""
     return -softplus(x * -1.0)
 
 
 @_activation
 def sparse_sigmoid(x: Any, *, out_sharding: Any = None) -> Array:
-    """Compute 0 below -1, 1 above 1, and (x + 1) / 2 between."""
+    """Compute 0 if x < -1, 1 if x > 1, and (x + 1) / 2 between."""
     return 0.5 * clip(x + 1.0, 0.0, 2.0)
 
 
@@ -85,7 +85,7 @@ def softplus(x: Any, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def sparse_plus(x: Any, *, out_sharding: Any = None) -> Array:
-    """Compute 0 below -1, x above 1, and (x + 1) ** 2 / 4 between."""
+    """Compute 0 if x < -1, x if x > 1, and (x + 1) ** 2 / 4 between."""
     between = ew.square(x + 1.0) / 4
     return where(x <= -1.0, 0.0, where(x >= 1.0, x, between))
 
@@ -95,7 +95,7 @@ def squareplus(x: Any, b: Any = 4, *, out_sharding: Any = None) -> Array:
     """Compute (x + sqrt(x ** 2 + b)) / 2, a smooth `relu`.
 
     Args:
-      b: the smoothness around 0; with 0 the result is `relu`.
+      b: the smoothness around 0; the greater, the smoother. With 0 the result is `relu`.
     """
     return (x + ew.sqrt(ew.square(x) + b)) / 2
 
@@ -123,7 +123,7 @@ def elu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     """Compute x where x is positive, and alpha * expm1(x) elsewhere.
 
     Args:
-      alpha: the limit for large negative numbers, negated.
+      alpha: the result approaches -alpha for large negative numbers.
     """
     return where(x > 0, x, alpha * ew.expm1(where(x > 0, 0.0, x)))
 
@@ -133,7 +133,7 @@ def celu(x: Any, alpha: Any = 1.0, *, out_sharding: Any = None) -> Array:
     """Compute x where x is positive, and alpha * expm1(x / alpha) elsewhere.
 
     Args:
-      alpha: the limit for large negative numbers, negated.
+      alpha: the result approaches -alpha for large negative numbers.
     """
     return ew.maximum(x, 0.0) + alpha * ew.expm1(ew.minimum(x, 0.0) / alpha)
 
@@ -149,7 +149,7 @@ def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array
     """Compute x times the probability that a standard normal number is below x.
 
     Args:
-      approximate: whether to approximate the probability by tanh of a polynomial.
+      approximate: whether to approximate the probability by tanh of a polynomial, which is faster.
 
     Raises:
       MissingLibraryError: `approximate` is False, and SciPy is not installed.
@@ -214,7 +214,7 @@ def glu(x: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
 
 @_activation
 def log1mexp(x: Any, *, out_sharding: Any = None) -> Array:
-    """Compute log(1 - exp(-x)) of positive numbers, precise also near 0."""
+    """Compute log(1 - exp(-x)) of positive numbers, precisely also near 0."""
     small = x < math.log(2)
     near = ew.log(-ew.expm1(-where(small, x, 1.0)))
     return where(small, near, ew.log1p(-ew.exp(-where(small, 1.0, x))))

@@ -40,28 +40,33 @@ def dot_product_attention(
     return_residual: bool = False,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute softmax(query @ key.T * scale + bias) @ value, for each head of each batch.
+    """Compute softmax(query @ key.T * scale + bias) @ value, for each head of each batch element.
 
-    The softmax is computed in float32, or in the type of the operands where that has more digits.
+    The softmax is computed in float32, or in the dtype of the operands if that has more digits.
 
     Args:
-      query: of shape ([batch,] length, heads, features).
-      key: of shape ([batch,] length, heads, features). The number of heads of `query` is a
-        multiple of the number of heads of `key`.
-      value: of the shape of `key`.
-      bias: numbers that are added to the products, of shape (batch, heads, query length, key
-        length), each of which may be 1.
-      mask: booleans that tell which keys a query sees, of a shape as `bias`; all by default.
+      query: an array of shape ([batch,] length, heads, features).
+      key: an array of shape ([batch,] length, heads, features). The length may differ from that of
+        `query`. The number of heads of `query` is a multiple of that of `key`.
+      value: an array with the shape of `key`.
+      bias: numbers that are added to the scaled products, of shape (batch, heads, query length, key
+        length). Each of these lengths may also be 1.
+      mask: booleans, in such a shape as `bias`: True if a query may use a key. By default all keys
+        may be used.
       scale: the factor of the products; 1 / sqrt(features) by default.
-      is_causal: whether a query sees no key after its own position.
-      query_seq_lengths: the number of queries of each batch; queries beyond it give 0.
-      key_value_seq_lengths: the number of keys of each batch; keys beyond it are not seen.
-      local_window_size: how far before and after its own position a query sees: one number, or two.
-      implementation: None or "xla"; makes no difference.
-      return_residual: whether to return also the logarithms of the sums of exponentials.
+      is_causal: whether a query may not use keys after its own position.
+      query_seq_lengths: the number of queries of each batch element, a vector of integers; the
+        results of queries beyond it are 0.
+      key_value_seq_lengths: the number of keys of each batch element, a vector of integers; keys
+        beyond it are not used.
+      local_window_size: how many positions before and after its own position a query may use: one
+        number for both, or a pair.
+      implementation: None or "xla"; ignored.
+      return_residual: whether to return a pair: the result, and the logarithms of the sums of
+        exponentials.
 
     Raises:
-      ArgumentError: shapes do not fit.
+      ArgumentError: the shapes do not match.
       ArgumentTypeError: dtypes differ, or the mask is not boolean.
 
     >>> import gpushard as gs

@@ -1,8 +1,9 @@
-"""First values of weights, under the names of `jax.nn.initializers`.
+"""Draw first values of weights, under the names of `jax.nn.initializers`.
 
-Most functions return an initializer: a function `init(key, shape, dtype, out_sharding)`. What it
-draws depends on the key and on positions alone, so it is the same for every sharding, and each
-shard is made where it will live. `zeros` and `ones` are initializers themselves.
+Most functions return an initializer: a function `init(key, shape, dtype, out_sharding)` that
+creates an array. Each device draws its own shard. The values depend only on the key and on the
+position in the array, so they are equal for all shardings. `zeros` and `ones` are initializers
+themselves.
 
 >>> from gpushard import random
 >>> init = lecun_normal()
@@ -52,10 +53,11 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     """Create an array of zeros.
 
     Args:
-      key: makes no difference.
+      key: ignored.
       shape: the shape.
       dtype: the dtype; float64 by default.
-      out_sharding: the sharding of the array.
+      out_sharding: a sharding or a `PartitionSpec` for the array; by default it goes where new
+        arrays go.
     """
     return constant(0)(key, shape, dtype, out_sharding)
 
@@ -64,10 +66,11 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     """Create an array of ones.
 
     Args:
-      key: makes no difference.
+      key: ignored.
       shape: the shape.
       dtype: the dtype; float64 by default.
-      out_sharding: the sharding of the array.
+      out_sharding: a sharding or a `PartitionSpec` for the array; by default it goes where new
+        arrays go.
     """
     return constant(1)(key, shape, dtype, out_sharding)
 
@@ -76,8 +79,8 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     """Make an initializer that fills arrays with a value.
 
     Args:
-      value: a number, or an array that broadcasts.
-      dtype: the default dtype of the initializer; float64 by default.
+      value: a number, or an array that broadcasts to the shape.
+      dtype: the dtype of the arrays if a call of the initializer gives none; float64 by default.
 
     >>> constant(7)(None, (2,))
     Array([7., 7.], dtype=float64)
@@ -90,11 +93,11 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
 
 
 def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Make an initializer of uniform numbers on [0, scale).
+    """Make an initializer that draws uniform numbers from 0 to `scale`.
 
     Args:
-      scale: the upper bound.
-      dtype: the default dtype of the initializer; float64 by default.
+      scale: the upper bound, which is not drawn itself.
+      dtype: the dtype of the arrays if a call of the initializer gives none; float64 by default.
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
@@ -105,7 +108,7 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
 
 
 def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
-    """Make an initializer of normal numbers of mean 0.
+    """Make an initializer that draws normal numbers with mean 0.
 
     Args:
       stddev: the standard deviation.
@@ -122,13 +125,13 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
 def truncated_normal(
     stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
 ) -> Initializer:
-    """Make an initializer of normal numbers within two bounds.
+    """Make an initializer that draws normal numbers with mean 0 between two bounds.
 
     Args:
-      stddev: the standard deviation of the distribution before it is truncated.
-      dtype: the default dtype of the initializer; float64 by default.
-      lower: the lower bound, in standard deviations.
-      upper: the upper bound, in standard deviations.
+      stddev: the standard deviation of the distribution without bounds.
+      dtype: the dtype of the arrays if a call of the initializer gives none; float64 by default.
+      lower: the lower bound, in units of `stddev`.
+      upper: the upper bound, in units of `stddev`.
     """
 
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
@@ -147,18 +150,19 @@ def variance_scaling(
     batch_axis: int | Sequence[int] = (),
     dtype: Any = None,
 ) -> Initializer:
-    """Make an initializer of numbers of mean 0 with a variance that depends on the shape.
+    """Make an initializer that draws numbers with mean 0 and a variance that depends on the shape.
 
-    The variance is `scale` divided by a fan: the number of inputs of an output, or of outputs of an
-    input.
+    The variance is `scale` divided by the fan. The fan is the number of inputs on which an output
+    depends, or the number of outputs that depend on an input.
 
     Args:
-      scale: a positive number.
-      mode: "fan_in" for the number of inputs of an output, "fan_out" for the number of outputs of
-        an input, "fan_avg" and "fan_geo_avg" for their arithmetic and geometric means.
+      scale: a positive number, by which the variance is multiplied.
+      mode: the fan: "fan_in" is the number of inputs, "fan_out" the number of outputs, "fan_avg"
+        their arithmetic mean, and "fan_geo_avg" their geometric mean.
       distribution: "truncated_normal", "normal" or "uniform".
-      in_axis: the axes of inputs.
-      out_axis: the axes of outputs. Axes that are not named are windows of a convolution.
+      in_axis: the axis of inputs, or several axes.
+      out_axis: the axes of outputs. All axes that no argument names are those of a convolution's
+        window.
       batch_axis: the axes along which several layers are stacked.
       dtype: the default dtype of the initializer; float64 by default.
 
@@ -241,17 +245,19 @@ def _scaling(name: str, scale: float, mode: str, distribution: str, text: str) -
     make.__name__ = make.__qualname__ = name
     make.__doc__ = f"""Make an initializer of {text}.
 
+    `variance_scaling` defines the numbers of inputs and outputs.
+
     Args:
-      in_axis: the axes of inputs.
+      in_axis: the axis of inputs, or several axes.
       out_axis: the axes of outputs.
       batch_axis: the axes along which several layers are stacked.
-      dtype: the default dtype of the initializer; float64 by default.
+      dtype: the dtype of the arrays if a call of the initializer gives none; float64 by default.
     """
     return make
 
 
 _OF_IN, _OF_BOTH = "1 / inputs", "2 / (inputs + outputs)"
-_NORMAL, _UNIFORM = "truncated normal numbers of variance", "uniform numbers of variance"
+_NORMAL, _UNIFORM = "truncated normal numbers, with variance", "uniform numbers, with variance"
 
 lecun_normal = _scaling("lecun_normal", 1.0, "fan_in", "truncated_normal", f"{_NORMAL} {_OF_IN}")
 lecun_uniform = _scaling("lecun_uniform", 1.0, "fan_in", "uniform", f"{_UNIFORM} {_OF_IN}")
@@ -273,9 +279,9 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     """Make an initializer of matrices with orthonormal rows or columns, whichever are fewer.
 
     Args:
-      scale: the factor of the matrices.
-      column_axis: the axis of columns; all other axes are rows.
-      dtype: the default dtype of the initializer; float64 by default.
+      scale: a factor by which the matrices are multiplied.
+      column_axis: the axis of columns; all other axes together are the rows.
+      dtype: the dtype of the arrays if a call of the initializer gives none; float64 by default.
 
     >>> from gpushard import random
     >>> q = orthogonal()(random.key(0), (4, 2))
@@ -299,12 +305,12 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
 
 
 def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
-    """Make an initializer of kernels that are `orthogonal` in the middle, and 0 elsewhere.
+    """Make an initializer of kernels that are `orthogonal` at the centre and 0 elsewhere.
 
     Source: Xiao et al., "Dynamical Isometry and a Mean Field Theory of CNNs" (2018).
 
     Args:
-      scale: the factor of the kernels.
+      scale: a factor by which the kernels are multiplied.
       column_axis: which of the last two axes, inputs or outputs, has the columns.
       dtype: the default dtype of the initializer; float64 by default.
     """

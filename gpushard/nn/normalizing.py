@@ -36,10 +36,10 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 
 @public(arrays=1, weak=True)
 def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
-    """Divide exponentials by their sum; elements that `where` leaves out give 0.
+    """Divide the exponential of each element by their sum; elements that `where` excludes give 0.
 
     Args:
-      axis: the axes to sum over; None for all.
+      axis: the axes to sum over, an integer or a tuple of integers; None for all.
 
     >>> softmax([0.0, 0.0, 1000.0], where=[True, True, False])
     Array([0.5, 0.5, 0. ], dtype=float64)
@@ -50,10 +50,10 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = No
 
 @public(arrays=1, weak=True)
 def log_softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = None) -> Array:
-    """Compute the logarithm of `softmax`; elements that `where` leaves out give -inf.
+    """Compute the logarithm of `softmax`; elements that `where` excludes give -inf.
 
     Args:
-      axis: the axes to sum over; None for all.
+      axis: the axes to sum over, an integer or a tuple of integers; None for all.
     """
     values = special.log_softmax(_among(x, where), axis)
     return values if where is None else _where(where, values, -np.inf)
@@ -73,10 +73,11 @@ def logsumexp(
     """Compute the logarithm of a sum of exponentials, without overflow.
 
     Args:
-      a: the exponents.
-      axis: the axes to sum over; all by default.
-      b: weights of the exponentials; they broadcast with `a`.
-      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
+      a: an array.
+      axis: the axes to sum over, an integer or a tuple of integers; all by default.
+      b: factors of the exponentials, which broadcast with `a`; 1 by default.
+      return_sign: whether to return a pair: the logarithm of the absolute value of the sum, and the
+        sign of the sum. With negative `b`, the sum may be negative.
     """
     a = _among(as_value(a, "logsumexp"), where)
     if where is not None and b is not None:
@@ -93,7 +94,7 @@ def logmeanexp(
     """Compute the logarithm of the mean of exponentials, without overflow.
 
     Args:
-      axis: the axes to average over; all by default.
+      axis: the axes to average over, an integer or a tuple of integers; all by default.
     """
     total = special.logsumexp(_among(x, where), axis, keepdims=keepdims)
     if where is None:
@@ -120,9 +121,10 @@ def standardize(
 
     Args:
       axis: the axes over which the mean and the variance are computed.
-      variance: the variance, if it is known, with `axis` kept as of length 1.
-      epsilon: a number that is added to the variance.
-      algorithm: "fast" computes the variance from the mean of squares, "stable" from differences.
+      variance: the variance, if you have it, as `var` returns it with `keepdims=True`.
+      epsilon: a small number that is added to the variance, to avoid a division by 0.
+      algorithm: how to compute the variance. "fast" takes the mean of squares minus the square of
+        the mean, "stable" the mean of squared differences from the mean.
 
     Raises:
       ArgumentError: the algorithm is unknown.
@@ -145,13 +147,13 @@ def standardize(
 def one_hot(
     x: Any, num_classes: int, *, dtype: Any = None, axis: int = -1, out_sharding: Any = None
 ) -> Array:
-    """Encode class numbers as vectors of zeros with a one at the number.
+    """Encode class numbers as vectors: 1 at the position of the class, 0 elsewhere.
 
     Args:
-      x: class numbers, from 0. A number out of range gives zeros only.
+      x: class numbers, integers from 0. A number out of range gives a vector of zeros.
       num_classes: the number of classes, the length of the vectors.
       dtype: the dtype of the result; float64 by default.
-      axis: the position of the new axis.
+      axis: the position in the result of the axis of these vectors.
 
     Raises:
       ArgumentError: the number of classes is negative.

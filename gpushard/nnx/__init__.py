@@ -1,4 +1,4 @@
-"""Modules: objects with arrays as attributes, and transforms that take them as arguments.
+"""Build models from Modules, objects with arrays as attributes, under the names of Flax's `nnx`.
 
 >>> import gpushard as gs
 >>> from gpushard import nnx

@@ -25,15 +25,15 @@ A list or tuple of filters takes the leaves that any of them takes."""
 
 
 def to_predicate(filter: Filter) -> Predicate:
-    """Convert a filter to a function of a path and a leaf that returns whether it takes the leaf.
+    """Convert a filter to a function of a path and a leaf: whether the filter selects the leaf.
 
     Args:
-      filter: a type takes leaves of that type, and a string leaves with that `tag`. `...` or True
-        take all leaves, None or False take none. A function of a path and a leaf is returned
-        itself. A list or tuple of filters takes the leaves that any of them takes.
+      filter: a type selects leaves of that type, and a string leaves with that `tag`. `...` and
+        True select all leaves, None and False select none. A list or tuple of filters selects the
+        leaves that any of them selects. A function of a path and a leaf is returned unchanged.
 
     Raises:
-      ArgumentTypeError: the filter is anything else.
+      ArgumentTypeError: the filter has another type.
 
     >>> import gpushard as gs
     >>> is_param = gs.nnx.to_predicate(gs.nnx.Param)
@@ -78,7 +78,7 @@ def predicates(filters: Sequence[Filter], function: str) -> list[Predicate]:
 
 
 class _Composed:
-    """A filter composed of other filters."""
+    """Base of filters that combine other filters."""
 
     __slots__ = ("predicates",)
 
@@ -96,7 +96,7 @@ class _Composed:
 
 
 class All(_Composed):
-    """A filter that takes the leaves that all of some filters take.
+    """A filter that selects the leaves that all of several filters select.
 
     Args:
       *filters: the filters.
@@ -108,7 +108,7 @@ class All(_Composed):
 
 
 class Any(_Composed):
-    """A filter that takes the leaves that any of some filters takes.
+    """A filter that selects the leaves that at least one of several filters selects.
 
     Args:
       *filters: the filters.
@@ -120,7 +120,7 @@ class Any(_Composed):
 
 
 class Not(_Composed):
-    """A filter that takes the leaves that another filter does not take.
+    """A filter that selects the leaves that another filter does not select.
 
     Args:
       filter: the filter.
@@ -136,7 +136,7 @@ class Not(_Composed):
 
 @dataclass(frozen=True)
 class OfType:
-    """A filter that takes leaves of a type.
+    """A filter that selects leaves of a type.
 
     Args:
       type: the type.
@@ -151,7 +151,7 @@ class OfType:
 
 @dataclass(frozen=True)
 class WithTag:
-    """A filter that takes leaves with a `tag`.
+    """A filter that selects leaves with a `tag`, an entry of their metadata.
 
     Args:
       tag: the tag, a string.
@@ -166,11 +166,12 @@ class WithTag:
 
 @dataclass(frozen=True)
 class PathContains:
-    """A filter that takes leaves with a key in their path.
+    """A filter that selects leaves with a key in their path.
 
     Args:
-      key: the name of an attribute, or a key or position in a container.
-      exact: whether a step of the path must equal the key; if not, its text may contain the key.
+      key: the name of an attribute, a key of a dict, or a position in a list or tuple.
+      exact: whether a step of the path must equal the key. If False, it is enough that the text of
+        a step contains the text of the key.
     """
 
     key: object
@@ -184,10 +185,11 @@ class PathContains:
 
 
 class PathIn:
-    """A filter that takes the leaves at some paths.
+    """A filter that selects the leaves at given paths.
 
     Args:
-      *paths: tuples of names of attributes, keys and positions.
+      *paths: the paths: tuples of names of attributes, keys of dicts, and positions in lists and
+        tuples.
     """
 
     __slots__ = ("paths",)
@@ -210,7 +212,7 @@ class PathIn:
 
 
 class Everything(_Composed):
-    """A filter that takes all leaves."""
+    """A filter that selects all leaves."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -221,7 +223,7 @@ class Everything(_Composed):
 
 
 class Nothing(_Composed):
-    """A filter that takes no leaves."""
+    """A filter that selects no leaves."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -31,23 +31,23 @@ _T = TypeVar("_T")
 
 
 def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
-    """Split a graph into its static part, a GraphDef, and the values of its leaves, a State.
+    """Split a Module into its static part, a GraphDef, and the values of its leaves, a State.
 
-    The State has new Variables with the same arrays. Assignments to Variables of the graph do not
-    change the State, and assignments to the State do not change the graph.
+    The State has new Variables with the same arrays. If you assign to a Variable of the Module, the
+    State does not change, and vice versa.
 
     Args:
-      node: a Module, a Variable, an array, or a container of these.
-      *filters: a filter for each State; together they have to take all leaves. Without filters
-        there is one State.
+      node: a graph: a Module, a Variable, an array, or a container of these.
+      *filters: a filter for each State; each leaf goes into the State of the first filter that
+        selects it. Together they must select all leaves. Without filters there is one State.
 
     Returns:
-      The GraphDef, and a State for each filter. An object that several paths reach has one leaf, at
-      the first path: depth first, with names sorted.
+      A tuple of the GraphDef and a State for each filter. If several paths lead to an object, it is
+      one leaf, at the first of these paths: depth first, with names in sorted order.
 
     Raises:
-      ArgumentError: no filter takes a leaf, or `...` stands before other filters.
-      ArgumentTypeError: `node` is no graph.
+      ArgumentError: no filter selects a leaf, or `...` is not the last filter.
+      ArgumentTypeError: `node` is not a graph.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -64,18 +64,18 @@ def split(node: Any, *filters: Filter) -> tuple[Any, ...]:
 
 
 def merge(graphdef: GraphDef, state: Any, /, *states: Any) -> Any:
-    """Merge a GraphDef and States into a new graph; the inverse of `split`.
+    """Build a new Module from a GraphDef and States; the inverse of `split`.
 
-    Objects that the split graph shared are shared in the new one.
+    Objects that were shared in the split Module are shared in the new one.
 
     Args:
       graphdef: the GraphDef.
-      state: a State with all leaves, or with some of them.
+      state: a State with all leaves, or with some of the leaves.
       *states: States with the other leaves, in any order.
 
     Raises:
       ArgumentError: leaves are missing, or the States have leaves that the graph does not have.
-      ArgumentTypeError: `graphdef` is no GraphDef, or a state is no mapping.
+      ArgumentTypeError: `graphdef` is not a GraphDef, or a state is not a mapping.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -169,7 +169,7 @@ def _copy_leaves(part: Part) -> list[tuple[Path, Any]]:
 
 
 def graphdef(node: Any) -> GraphDef:
-    """Return the static part of a graph: all but the values of its leaves.
+    """Return the static part of a Module: all of it except the values of its leaves.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.
@@ -181,18 +181,18 @@ def graphdef(node: Any) -> GraphDef:
 
 
 def state(node: Any, *filters: Filter) -> Any:
-    """Return the leaves of a graph, or those that filters take, as new Variables.
+    """Return the leaves of a Module, or the leaves that filters select, as new Variables.
 
     Args:
-      node: a Module, a Variable, an array, or a container of these.
-      *filters: the leaves to return; all of them without filters.
+      node: a graph: a Module, a Variable, an array, or a container of these.
+      *filters: filters of the leaves to return; without filters all leaves are returned.
 
     Returns:
-      A State; a tuple of States for several filters.
+      A State; for several filters a tuple with a State for each.
 
     Raises:
-      ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: `node` is no graph.
+      ArgumentError: `...` is not the last filter.
+      ArgumentTypeError: `node` is not a graph.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -213,18 +213,18 @@ def _one_or_several(parts: list[Any]) -> Any:
 
 
 def variables(node: Any, *filters: Filter) -> Any:
-    """Return the Variables of a graph by path. These are the Variables themselves, not copies.
+    """Return the Variables of a Module by path, not copies of them.
 
     Args:
-      node: a Module, a Variable, an array, or a container of these.
-      *filters: the Variables to return; all of them without filters.
+      node: a graph: a Module, a Variable, an array, or a container of these.
+      *filters: filters of the Variables to return; without filters all Variables are returned.
 
     Returns:
-      A State; a tuple of States for several filters.
+      A State; for several filters a tuple with a State for each.
 
     Raises:
-      ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: `node` is no graph.
+      ArgumentError: `...` is not the last filter.
+      ArgumentTypeError: `node` is not a graph.
     """
     part = _take_apart(node, "variables")
     leaves = zip(part.graphdef.leaf_paths(), part.variables, strict=True)
@@ -233,10 +233,10 @@ def variables(node: Any, *filters: Filter) -> Any:
 
 
 def clone(node: _T) -> _T:
-    """Copy a graph: new objects with the same arrays, which are shared as in the original.
+    """Create a copy of a graph, with new objects and the same arrays; shared objects stay shared.
 
     Args:
-      node: a Module, a Variable, or a container of these.
+      node: a graph: a Module, a Variable, or a container of these.
     """
     part = Splitter().split(node)
     new: _T = build(part.graphdef, list(map(copy_value, part.leaves)), [])
@@ -244,19 +244,20 @@ def clone(node: _T) -> _T:
 
 
 def update(node: Any, state: Any, /, *states: Any) -> None:
-    """Set leaves of a graph in place. Leaves that the states lack stay.
+    """Replace leaves of a Module in place; leaves that are not in the states do not change.
 
     Args:
-      node: a Module, a Variable, an array, or a container of these.
-      state: a State, or nested dicts, of Variables or values. Names that the graph does not have
-        are added.
-      *states: more states; where several have a leaf, the last one counts.
+      node: a graph: a Module, a Variable, an array, or a container of these.
+      state: the new leaves: a State or nested dicts of Variables or values. Attributes that the
+        Module does not have are added.
+      *states: more states; if several have a leaf, the last one counts.
 
     Raises:
-      ArgumentError: a state has a leaf in place of a node, or a node in place of a leaf. Or a tuple
-        or list lacks a position. Nothing is changed then.
-      ArgumentTypeError: node is no graph, or a state is no mapping.
-      TraceContextError: `node` was created outside the traced or mapped function that runs here.
+      ArgumentError: a state has a leaf where the graph has a Module or a container, or the reverse.
+        Or a tuple or list does not have a position. Nothing is changed then.
+      ArgumentTypeError: `node` is not a graph, or a state is not a mapping.
+      TraceContextError: `node` was created outside the traced or mapped function that makes this
+        call.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -374,21 +375,22 @@ def _new(value: Any) -> Any:
 
 
 def pop(node: Any, *filters: Filter) -> Any:
-    """Remove leaves from a graph, from all places that refer to them, and return them.
+    """Remove leaves from a Module, at all of their paths, and return them.
 
     Args:
       node: a Module, or a container of Modules and Variables.
-      *filters: the leaves to remove.
+      *filters: filters of the leaves to remove.
 
     Returns:
-      A State; a tuple of States for several filters. A leaf that several paths reach has the first
-      path that a filter takes.
+      A State; for several filters a tuple with a State for each. If several paths lead to a leaf,
+      it is at the first path that a filter selects.
 
     Raises:
-      ArgumentError: there is no filter, `...` stands before other filters, or a leaf is an element
-        of a tuple. Nothing is changed then.
-      ArgumentTypeError: `node` is no graph.
-      TraceContextError: `node` was created outside the traced or mapped function that runs here.
+      ArgumentError: there is no filter, `...` is not the last filter, or a leaf is an element of a
+        tuple. Nothing is changed then.
+      ArgumentTypeError: `node` is not a graph.
+      TraceContextError: `node` was created outside the traced or mapped function that makes this
+        call.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -454,7 +456,7 @@ def _first_paths(node: Any, wanted: Sequence[Any]) -> tuple[set[Any], list[Any]]
 
 
 def find_duplicates(node: Any, /) -> list[list[Path]]:
-    """List all paths to each object that a graph refers to more than once.
+    """List all paths to each object to which a Module refers more than once.
 
     Args:
       node: a Module, a Variable, an array, or a container of these.

@@ -42,11 +42,11 @@ ARRAYS = Array | np.ndarray | ShapeDtypeStruct
 
 
 class GraphDef(Generic[T]):
-    """The static part of a graph: types, names, static values, metadata, and what is shared.
+    """The static part of a Module: types, names, static values, metadata, and shared objects.
 
-    Two graphs have equal GraphDefs if they differ only in the values of leaves. A GraphDef can be
-    hashed and pickled. It is a pytree without leaves, so traced functions take and return it. In
-    annotations, `GraphDef[T]` is the GraphDef of a `T`.
+    Two Modules have equal GraphDefs if they differ only in the values of leaves. A GraphDef can be
+    hashed and pickled. It is a pytree without leaves, so traced functions can take and return it.
+    In annotations, `GraphDef[T]` is the GraphDef of a `T`.
 
     >>> import gpushard as gs
     >>> m = gs.nnx.Module()
@@ -59,7 +59,9 @@ class GraphDef(Generic[T]):
 
     entries: tuple[Any, ...]
     known: tuple[int, ...] | None
-    """For each object its number among the objects outside the function, or -1; None if unused."""
+    """The number of each object among the objects outside a traced function, or -1 for a new one;
+    None outside results of traced functions.
+    """
 
     def __init__(self, entries: tuple[Any, ...], known: tuple[int, ...] | None = None) -> None:
         self.entries = entries
@@ -100,12 +102,12 @@ class GraphDef(Generic[T]):
 
     @property
     def num_leaves(self) -> int:
-        """Number of leaves of the graph."""
+        """Number of leaves of the Module."""
         return sum(entry[0] in (VARIABLE, ARRAY) for entry in self.entries)
 
     @property
     def num_objects(self) -> int:
-        """Number of objects of the graph that can be shared."""
+        """Number of objects in the Module that can be shared: Modules and Variables."""
         return sum(entry[0] <= NODE for entry in self.entries)
 
     def leaf_paths(self) -> list[Path]:
@@ -119,13 +121,13 @@ class GraphDef(Generic[T]):
         return self._leaf_paths
 
     def difference(self, other: GraphDef) -> tuple[Path, str, str]:
-        """Find the first difference from another GraphDef: its path, and what both have there."""
+        """Find the first difference from another GraphDef: its path, and a text for both."""
         pairs = zip(self.paths(), self.entries, other.entries, strict=False)
         path, entry, differing = next(pair for pair in pairs if pair[1] != pair[2])
         return path, _describe(entry), _describe(differing)
 
     def refers_to_others(self) -> bool:
-        """Whether the graph refers to objects of graphs that were split before it."""
+        """Whether the graph refers to objects of other graphs that were split before."""
         return any(entry[0] == SAME and entry[1] < 0 for entry in self.entries)
 
     def leaf_metadata(self) -> list[dict[str, Any] | None]:
@@ -137,7 +139,7 @@ class GraphDef(Generic[T]):
         ]
 
     def as_variables(self, leaves: Sequence[Any]) -> list[Any]:
-        """Convert values of leaves to new Variables, where the graph has Variables."""
+        """Convert values of leaves to new Variables, if the leaves are Variables in the graph."""
         entries = [entry for entry in self.entries if entry[0] in (VARIABLE, ARRAY)]
         return [
             new_variable(entry[1], copy_value(leaf), dict(entry[2]))
@@ -147,7 +149,7 @@ class GraphDef(Generic[T]):
         ]
 
     def paths(self) -> Iterator[Path]:
-        """Yield the paths of all entries."""
+        """Yield the paths of all Modules, containers and leaves."""
         pending: list[Path] = [()]
         for entry in self.entries:
             path = pending.pop()
@@ -159,7 +161,7 @@ class GraphDef(Generic[T]):
         """Check that all static values and metadata have a hash.
 
         Raises:
-          ArgumentTypeError: a value has none; the message names its path.
+          ArgumentTypeError: a value has no hash; the message names its path.
         """
         if self._hash is not None:
             return

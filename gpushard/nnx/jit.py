@@ -36,7 +36,7 @@ __all__ = ["JitWrapped", "Missing", "eval_shape", "jit"]
 
 
 class Missing:
-    """Marks a missing function: the call returns a decorator."""
+    """Mark that the argument `fun` is missing: the call then returns a decorator."""
 
 
 class _Pure:
@@ -99,7 +99,7 @@ def _pure_of(fun: Any, options: Options) -> _Pure:
 
 
 class JitWrapped:
-    """The function that `nnx.jit` returns: it traces once for arguments of a kind."""
+    """The type of functions that `nnx.jit` returns."""
 
     def __init__(self, fun: Any, options: Options) -> None:
         imitate(self, fun)
@@ -127,13 +127,13 @@ class JitWrapped:
     def pure(
         self, outside: Outside, args: Any, kwargs: Any, *, whole: bool = True, moves: bool = True
     ) -> Any:
-        """Split the graphs of arguments, and move arrays to `in_shardings`.
+        """Split the Modules among arguments, and move arrays to `in_shardings`.
 
         Args:
           outside: the state of the call.
           args: the positional arguments.
           kwargs: the keyword arguments.
-          whole: whether static arguments are among them.
+          whole: whether `args` includes static arguments.
           moves: whether to move arrays.
         """
         static = self._options.static if whole else ((), ())
@@ -189,8 +189,8 @@ class JitWrapped:
         """Compute the result with a `ShapeDtypeStruct` in place of each array.
 
         Args:
-          *args: the positional arguments, which do not change. A `ShapeDtypeStruct` may stand for
-            an array.
+          *args: the positional arguments, which the call does not change. You may pass a
+            `ShapeDtypeStruct` in place of an array.
           **kwargs: the keyword arguments.
         """
         outside = Outside()
@@ -200,16 +200,16 @@ class JitWrapped:
         return outside.update(self._jitted.eval_shape(*args, **kwargs))
 
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
-        """Trace the function for arguments, which do not change."""
+        """Trace the function for arguments, without changing them."""
         args, kwargs = self.pure(Outside(), args, kwargs)
         return Traced(self._jitted.trace(*args, **kwargs)._signature, self)
 
     def lower(self, *args: Any, **kwargs: Any) -> Lowered:
-        """Trace and lower the function for arguments, which do not change."""
+        """Trace and lower the function for arguments, without changing them."""
         return self.trace(*args, **kwargs).lower()
 
     def clear_cache(self) -> None:
-        """Forget the traced and compiled functions."""
+        """Clear what the function has cached; the next call traces again."""
         self._jitted.clear_cache()
 
 
@@ -232,41 +232,43 @@ def jit(
     inline: bool = False,
     abstracted_axes: None = None,
 ) -> Any:
-    """Trace a function of Modules once for arguments of a kind, and replay it from then on.
+    """Compile a function of Modules: trace it once, and from then on run the recorded operations.
 
-    It is `gpushard.jit` for functions with Modules and Variables among their arguments and results.
-    The function works on copies of the Modules, and may set Variables and add, delete and rebind
-    attributes. When it has returned, `nnx.jit` writes the changes into the objects of the caller.
-    An object that several arguments share is shared in the function and afterwards. If the function
-    raises, nothing changes.
+    `nnx.jit` is `gpushard.jit` for functions with Modules and Variables among their arguments and
+    results. The function works on copies of the Modules. It may set Variables, and add, delete and
+    rebind attributes. When it has returned, `nnx.jit` writes the changes into your objects. An
+    object that several arguments share is shared inside the function and afterwards. If the
+    function raises, nothing changes.
 
     Args:
       fun: the function or method; without it, `nnx.jit` returns a decorator.
-      in_shardings: shardings of the positional arguments that are not static, as a prefix pytree.
-        One sharding is for a whole Module; a `StateSharding` has one for each part of it. Modules
-        keep these shardings after the call, changed or not.
-      out_shardings: shardings of the results, as a prefix pytree.
-      static_argnums: numbers of arguments that the function gets unchanged. Their values must be
-        hashable.
-      static_argnames: names of such arguments.
-      donate_argnums: numbers of donated arguments, as in `gpushard.jit`. Variables get new arrays.
-      donate_argnames: names of such arguments.
+      in_shardings: shardings of the positional arguments that are not static, as a pytree that is a
+        prefix of the tuple of these arguments. A sharding applies to a whole Module; a
+        `StateSharding` has one for each part. Modules keep these shardings after the call, whether
+        their values change or not.
+      out_shardings: shardings of the results, as a pytree that is a prefix of the result.
+      static_argnums: positions of the arguments that the function gets unchanged. Their values must
+        be hashable.
+      static_argnames: names of static arguments.
+      donate_argnums: positions of donated arguments, as in `gpushard.jit`. The Variables of donated
+        Modules get new arrays.
+      donate_argnames: names of donated arguments.
       keep_unused: ignored, as in `gpushard.jit`.
-      device: the device that runs all operations; arguments move to it. Not together with shardings
-        or `backend`.
+      device: the device that runs all operations; arguments move to it. You cannot also give
+        shardings or `backend`.
       backend: the platform of the devices, "cpu" or "gpu".
       inline: ignored, as in `gpushard.jit`.
       abstracted_axes: must be None.
 
     Returns:
-      A function with the same arguments. It is traced again for arguments of a new kind, as in
-      `gpushard.jit`, and for Modules with other types, names or static values.
+      A function with the same arguments. It is traced again for other shapes, dtypes or shardings,
+      as in `gpushard.jit`, and for Modules with other types, names or static values.
 
     Raises:
-      ArgumentTypeError: fun is no function, or has a Module bound to it, as `model.apply` has. Or a
-        Module is a static argument, or a static attribute has no hash.
-      ArgumentError: shardings do not fit, or two shardings of one Variable differ.
-      TraceContextError: the function changes a Variable that is no argument.
+      ArgumentTypeError: `fun` is not a function, or is a bound method of a Module, such as
+        `model.apply`. Or a Module is a static argument, or a static attribute has no hash.
+      ArgumentError: a sharding does not fit its argument, or two shardings of one Variable differ.
+      TraceContextError: the function changes a Variable that is not in its arguments.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -322,16 +324,16 @@ def _check_unbound(fun: Any) -> None:
 
 
 def eval_shape(f: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compute the result of a function without running it, with shapes in place of arrays.
+    """Compute the result of a function with shapes in place of arrays, without running it.
 
     Args:
-      f: the function, such as one that makes a Module.
-      *args: the positional arguments, which do not change. A `ShapeDtypeStruct` may stand for an
-        array.
+      f: the function, for example one that creates a Module.
+      *args: the positional arguments, which the call does not change. You may pass a
+        `ShapeDtypeStruct` in place of an array.
       **kwargs: the keyword arguments.
 
     Raises:
-      ArgumentTypeError: f is no function.
+      ArgumentTypeError: `f` is not a function.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx

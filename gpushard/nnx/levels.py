@@ -48,7 +48,7 @@ def new_level() -> Iterator[None]:
 
 
 class Leveled:
-    """Base of objects that can be changed only at the level at which they were created.
+    """Base of objects that you can change only inside the function call in which they were created.
 
     A traced function can read a module from an enclosing scope but cannot change it. Pass the
     module as an argument to change it.

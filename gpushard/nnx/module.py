@@ -22,11 +22,11 @@ _get = object.__getattribute__
 class Module(Leveled):
     """Base class of models and layers, which `nnx.jit` and other transforms take as arguments.
 
-    Attributes are Modules, Variables, arrays, containers of these (dict, list, tuple and other
-    pytrees), or anything else, which is static. A Module is a node of a graph: objects may be
-    shared, and may refer to each other in circles. So it is no pytree, and functions of pytrees,
-    `gpushard.jit` included, do not take it. `gpushard.nnx.state` returns its values as a pytree,
-    `gpushard.nnx.split` the values and the static part.
+    Attributes may be Modules, Variables, arrays, and containers of these: dicts, lists, tuples and
+    other pytrees. Attributes of other types are static. Modules and Variables may be shared, and
+    may refer to each other in circles. So a Module is not a pytree, and functions of pytrees such
+    as `gpushard.jit` do not take it. `gpushard.nnx.state` returns its values as a pytree.
+    `gpushard.nnx.split` returns the values and the static part.
 
     >>> import gpushard as gs
     >>> class Scale(gs.nnx.Module):
@@ -81,7 +81,7 @@ class Module(Leveled):
         return dict(vars(self))
 
     def iter_modules(self) -> Iterator[tuple[tuple[Any, ...], Module]]:
-        """Yield path and Module of each Module in this one, once each, and this one last.
+        """Yield the path and the object of each Module inside this Module, and of this Module last.
 
         >>> import gpushard as gs
         >>> m = gs.nnx.Module()
@@ -94,16 +94,16 @@ class Module(Leveled):
     def set_attributes(
         self, *filters: Filter, raise_if_not_found: bool = True, **attributes: Any
     ) -> None:
-        """Set attributes of this Module and all Modules in it that have them.
+        """Set attributes of this Module and of all Modules inside it that have these attributes.
 
         Args:
-          *filters: the Modules to change; all of them without filters.
-          raise_if_not_found: whether it is an error if no Module has one of the attributes.
-          **attributes: new values by name.
+          *filters: filters of the Modules to change; without filters all Modules are changed.
+          raise_if_not_found: whether to raise an error if no Module has one of the attributes.
+          **attributes: the new values of the attributes.
 
         Raises:
-          ArgumentError: no chosen Module has one of the attributes. Nothing is set then.
-          TraceContextError: a Module was created outside the traced function that runs here.
+          ArgumentError: none of these Modules has one of the attributes. Nothing is changed then.
+          TraceContextError: a Module was created outside the traced function that makes this call.
 
         >>> from gpushard import nnx
         >>> layers = nnx.Sequential(nnx.Dropout(0.5), nnx.Dropout(0.1))

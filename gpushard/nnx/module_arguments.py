@@ -32,15 +32,16 @@ __all__ = ["NodeStates", "clear_non_graph_nodes"]
 
 
 class NodeStates:
-    """A split Module as a pytree with its values as leaves.
+    """A split Module as a pytree: its arrays are the leaves.
 
     Args:
-      graphdef: the static part.
-      states: the values, in one State or several.
-      metadata: any hashable value to keep with it.
+      graphdef: the static part of the Module, a GraphDef.
+      states: a sequence of States that together have the values of all leaves.
+      metadata: any hashable value, which is kept unchanged.
 
     Raises:
-      ArgumentError: the states lack a leaf of the graph, or have a leaf that the graph lacks.
+      ArgumentError: the states do not have a leaf of the graph, or have a leaf that the graph does
+        not have.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -71,12 +72,12 @@ class NodeStates:
 
     @classmethod
     def from_split(cls, graphdef: GraphDef, *states: Any, metadata: Any = None) -> NodeStates:
-        """Make one from the results of `split`."""
+        """Make a `NodeStates` from the results of `split`."""
         return cls(graphdef, states, metadata)
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The values of leaves, in Variables if the graph has Variables there."""
+        """The States with the values of all leaves, in Variables if the Module has Variables."""
         paths = self.graphdef.leaf_paths()
         boxes = self.graphdef.as_variables(self.leaves)
         count, *numbers = self._parts or (1, *[0] * len(paths))
@@ -151,7 +152,7 @@ def graph_leaves(x: Any) -> tuple[list[Any], Any]:
 
 
 def clear_non_graph_nodes(x: Any) -> Any:
-    """Replace leaves of a pytree that are no Modules or Variables by None.
+    """Replace all leaves of a pytree by None, except Modules and Variables.
 
     Args:
       x: a pytree; Modules and Variables are leaves.

@@ -24,26 +24,27 @@ __all__ = ["get_named_sharding", "get_partition_spec", "with_partitioning"]
 def with_partitioning(
     initializer: Callable[..., Any], sharding: Any, mesh: Mesh | None = None, **metadata: Any
 ) -> Callable[..., Any]:
-    """Wrap an initializer so that its values are split along mesh axes.
+    """Wrap an initializer so that its values are split over mesh axes.
 
-    A Variable created from such a value has the axes as its metadata `sharding_names`, which
-    `get_partition_spec` and `get_named_sharding` read. If there is a mesh, the value is laid out
-    on it at once.
+    A Variable with such a value has the mesh axes as its metadata `sharding_names`, which
+    `get_partition_spec` and `get_named_sharding` read. If there is a mesh, the value is split over
+    it immediately.
 
     Args:
       initializer: a function of key, shape and dtype, or of any arguments.
-      sharding: for each axis of the value a mesh axis, a tuple of them, or None. Axes at the end
-        may be left out.
-      mesh: the mesh to lay values out on; by default that of `with mesh:` or `set_mesh` around the
-        call. If the initializer takes `out_sharding`, each device creates its own shard.
-      **metadata: more metadata for the Variable.
+      sharding: for each axis of the value a mesh axis, a tuple of mesh axes, or None. Entries for
+        the last axes may be left out.
+      mesh: the mesh over which values are split; by default the current mesh of the call. If the
+        initializer has a parameter `out_sharding`, each device creates its own shard.
+      **metadata: more metadata of the Variable.
 
     Returns:
       The wrapped initializer.
 
     Raises:
       ArgumentTypeError: the initializer cannot be called.
-      ShardingError: in a call, there are more names than axes, or the mesh has no such axis.
+      ShardingError: in a call, `sharding` has more entries than the value has axes, or the mesh
+        does not have an axis.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Linear, Rngs
@@ -82,18 +83,18 @@ def with_partitioning(
 
 
 def get_partition_spec(tree: Any) -> Any:
-    """Convert the names of Variables to partition specs, in a tree.
+    """Convert the mesh axes in the metadata of Variables to `PartitionSpec`s.
 
     Args:
       tree: a pytree of Variables and arrays, such as `nnx.state(module)`.
 
     Returns:
-      The tree with specs as the values of Variables: `P()` for Variables without names. Arrays
-      become `P()`, too.
+      The pytree with specs as the values of Variables. Variables without mesh axes, and arrays,
+      become `P()`.
 
     Raises:
-      ArgumentTypeError: the tree has a module.
-      ShardingError: a Variable has more names than axes.
+      ArgumentTypeError: the pytree contains a Module.
+      ShardingError: a Variable has more entries in `sharding_names` than its value has axes.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Param
@@ -105,18 +106,19 @@ def get_partition_spec(tree: Any) -> Any:
 
 
 def get_named_sharding(tree: Any, mesh: Mesh | AbstractMesh) -> Any:
-    """Convert the names of Variables to shardings over a mesh, in a tree.
+    """Convert the mesh axes in the metadata of Variables to shardings over a mesh.
 
     Args:
       tree: a pytree of Variables and arrays, such as `nnx.state(module)`.
       mesh: a mesh with axes of these names.
 
     Returns:
-      The tree with shardings as the values of Variables, and in place of arrays.
+      The pytree with shardings as the values of Variables, and in place of arrays.
 
     Raises:
-      ArgumentTypeError: the tree has a module, or `mesh` is no mesh.
-      ShardingError: a Variable has more names than axes, or the mesh has no such axis.
+      ArgumentTypeError: the pytree contains a Module, or `mesh` is not a mesh.
+      ShardingError: a Variable has more entries in `sharding_names` than its value has axes, or the
+        mesh does not have an axis.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Param

@@ -30,18 +30,18 @@ _MISSING: Any = object()
 
 
 class RngStream(Module):
-    """A stream of random keys: each call returns a new key, folded from a key and a count.
+    """A stream of random keys: each call returns a new key, derived from a key and a count.
 
     The key is an `RngKey` and the count an `RngCount`, both with the name of the stream as `tag`.
-    So transforms update them as they do other Variables, and filters can select them.
+    So transforms update them like other Variables, and filters can select them.
 
     Args:
-      key: an integer as a seed, or a key. An array of keys is as many streams: call them inside a
-        function that is mapped over the array.
+      key: an integer seed, or a key. An array of keys makes one stream for each: call the stream
+        inside a function that is mapped over the array.
       tag: the name of the stream.
 
     Raises:
-      ArgumentError: `key` is no seed and no key.
+      ArgumentError: `key` is neither a seed nor a key.
 
     >>> stream = RngStream(0, tag="params")
     >>> bool(stream() == random.fold_in(random.key(0), 0)), int(stream.count.value)
@@ -68,19 +68,19 @@ class RngStream(Module):
                 return key, count, after
 
     def fork(self, *, split: int | Shape | None = None) -> RngStream:
-        """Create a stream with a key drawn from this one.
+        """Create a stream with a key that is drawn from this stream.
 
         Args:
-          split: None for one key, or the number or the shape of keys.
+          split: None for one key; else the number of keys, or the shape of the array of keys.
         """
         shape = None if split is None else as_shape(split, "split")
         return RngStream(_split_or_not(self(), shape), tag=self.tag)
 
     def split(self, k: int | Shape) -> RngStream:
-        """Create a stream with an array of keys drawn from this one.
+        """Create a stream with an array of keys that are drawn from this stream.
 
         Args:
-          k: the number or the shape of keys.
+          k: the number of keys, or the shape of the array of keys.
         """
         return self.fork(split=as_shape(k, "k"))
 
@@ -128,15 +128,16 @@ def draw_keys(stream: RngStream, number: int) -> Iterator[list[Any]]:
 
 
 class Rngs(Module):
-    """Streams of random keys by name: `rngs.params()` returns a new key of the stream `params`.
+    """Named streams of random keys: `rngs.params()` returns a new key of the stream `params`.
 
     Args:
-      default: a seed or a key of the stream `default`, which is used for names without a stream.
-        Or a mapping of names to seeds and keys.
-      **streams: seeds and keys of streams by name.
+      default: a seed or a key for the stream `default`, which also serves names without a stream.
+        Or a mapping from names to seeds and keys.
+      **streams: for each stream its name, with a seed or a key.
 
     Raises:
-      ArgumentError: a seed is no seed, or a name is that of a method or begins with an underscore.
+      ArgumentError: a value is neither a seed nor a key. Or a name is the name of a method, or
+        begins with an underscore.
 
     >>> rngs = Rngs(0, dropout=1)
     >>> sorted(rngs)
@@ -198,17 +199,18 @@ class Rngs(Module):
         return name in set(self)
 
     def items(self) -> Iterator[tuple[str, RngStream]]:
-        """Yield names and streams."""
+        """Yield pairs of a name and its stream."""
         for name, stream in list(vars(self).items()):
             if isinstance(stream, RngStream):
                 yield name, stream
 
     def fork(self, *, split: Any = None) -> Rngs:
-        """Create streams with keys drawn from these.
+        """Create streams with keys that are drawn from the streams of the same names.
 
         Args:
-          split: None for one key each, or the number or the shape of keys; or a mapping of filters
-            to these. A stream that no filter takes gets one key.
+          split: None for one key for each stream; else the number of keys, or the shape of the
+            array of keys. Or a mapping from filters to these; a stream that no filter selects gets
+            one key.
 
         >>> rngs = Rngs(params=0, dropout=1).fork(split={"dropout": 4})
         >>> rngs.params.key.shape, rngs.dropout.key.shape
@@ -219,11 +221,11 @@ class Rngs(Module):
         return Rngs({name: x.fork(split=shapes[name]) for name, x in self.items()})
 
     def split(self, k: Any) -> Rngs:
-        """Create streams with arrays of keys drawn from these.
+        """Create streams with arrays of keys that are drawn from the streams of the same names.
 
         Args:
-          k: the number or the shape of keys; or a mapping of filters to these. A stream that no
-            filter takes gets one key.
+          k: the number of keys, or the shape of the array of keys. Or a mapping from filters to
+            these; a stream that no filter selects gets one key.
 
         >>> Rngs(0, dropout=1).split(4).dropout.key.shape
         (4,)
@@ -254,8 +256,8 @@ def restore_rngs(backups: RngBackups) -> None:
     """Restore the streams that `split_rngs` or `fork_rngs` replaced.
 
     Args:
-      backups: the result of `split_rngs` or `fork_rngs`. The key that they drew from each stream
-        stays drawn, so streams do not repeat keys.
+      backups: the result of `split_rngs` or `fork_rngs`. The counts of the streams are not reset,
+        so streams do not repeat keys.
     """
     for stream, key, count in backups:
         _try_replace(stream, None, (key, count))
@@ -269,22 +271,23 @@ def split_rngs(
     only: Any = ...,
     squeeze: bool = False,
 ) -> Any:
-    """Replace the key of each stream in a module by an array of keys, to map a function over.
+    """Replace the key of each stream in a Module by an array of keys, to map a function over it.
 
     Args:
-      node: a module, or a container of modules. Without it, a decorator is returned: it splits the
-        streams in the arguments of a function while the function runs.
-      splits: the number or the shape of keys.
-      only: a filter for the streams to split, by their Variables.
-      squeeze: whether the single key of `splits=1` has no axis.
+      node: a Module, or a container of Modules. If you leave it out, `split_rngs` returns a
+        decorator. The decorated function runs with split streams in its arguments.
+      splits: the number of keys, or the shape of the array of keys.
+      only: a filter of the streams to split, such as a name of a stream; by default all are split.
+      squeeze: whether `splits=1` gives a key rather than an array with one key.
 
     Returns:
-      Backups of the streams: pass them to `restore_rngs`, or use them as a context manager.
+      Backups of the streams. Pass them to `restore_rngs`, or use them in a `with` statement, to
+      restore the streams.
 
     Raises:
-      ArgumentError: `splits` is negative, `squeeze` is given with other splits than 1, or a stream
-        has an array of keys already. No stream is changed then.
-      ArgumentTypeError: `splits` is no shape, or `only` no filter.
+      ArgumentError: `splits` is negative, `squeeze` is given and `splits` is not 1, or a stream
+        already has an array of keys. No stream is changed then.
+      ArgumentTypeError: `splits` is not a shape, or `only` is not a filter.
 
     >>> rngs = Rngs(params=0, dropout=1)
     >>> with split_rngs(rngs, splits=4, only="dropout"):
@@ -305,21 +308,22 @@ def split_rngs(
 
 
 def fork_rngs(node: Any = _MISSING, /, *, split: Any = None) -> Any:
-    """Replace the key of each stream in a module by a new one, drawn from it.
+    """Replace the key of each stream in a Module by a new key that is drawn from the stream.
 
     Args:
-      node: a module, or a container of modules. Without it, a decorator is returned: it replaces
-        keys in the arguments of a function while the function runs.
-      split: None for one key, or the number or the shape of keys; or a mapping of filters to these.
-        The first filter that takes a stream counts.
+      node: a Module, or a container of Modules. If you leave it out, `fork_rngs` returns a
+        decorator. The decorated function runs with new keys in its arguments.
+      split: None for one key; else the number of keys, or the shape of the array of keys. Or a
+        mapping from filters to these; the first filter that selects a stream counts.
 
     Returns:
-      Backups of the streams: pass them to `restore_rngs`, or use them as a context manager.
+      Backups of the streams. Pass them to `restore_rngs`, or use them in a `with` statement, to
+      restore the streams.
 
     Raises:
-      ArgumentError: a number is negative, or a stream has an array of keys already. No stream is
+      ArgumentError: a number is negative, or a stream already has an array of keys. No stream is
         changed then.
-      ArgumentTypeError: `split` is none of these.
+      ArgumentTypeError: `split` has another type.
 
     >>> rngs = Rngs(0)
     >>> with fork_rngs(rngs):

@@ -28,35 +28,37 @@ def shard_map(
     check_rep: bool = True,
     auto: Collection[str] = frozenset(),
 ) -> Any:
-    """Map a function of Modules over the blocks of arrays: it sees one block of each array.
+    """Run a function of Modules on each block of their arrays; it sees one block of each array.
 
-    It is `gpushard.shard_map` for functions with Modules and Variables among their arguments and
-    results. Within the function, the value of a Variable is a block. Afterwards, `nnx.shard_map`
-    joins the blocks of each Variable as its spec says. It then writes the changes into the objects
-    of the caller. If the function raises, nothing changes.
+    `nnx.shard_map` is `gpushard.shard_map` for functions with Modules and Variables among their
+    arguments and results. Inside the function, the value of a Variable is a block. Afterwards,
+    `nnx.shard_map` joins the blocks of each Variable according to its spec, and writes the changes
+    into your objects. If the function raises, nothing changes.
 
     Args:
-      f: the function or method; without it, `nnx.shard_map` returns a decorator. For a method, the
-        first spec is for `self`.
-      mesh: the mesh. An `AbstractMesh` stands for the mesh around the call, or of an argument.
-      in_specs: specs of the positional arguments, as a prefix pytree. A `PartitionSpec` is for a
-        whole Module; a `StateSharding` has a spec for each part of it. None passes the whole
-        argument to all devices. Keyword arguments are passed whole.
-      out_specs: specs of the results, as a prefix pytree.
+      f: the function or method; without it, `nnx.shard_map` returns a decorator. If `f` is a
+        method, the first spec is that of `self`.
+      mesh: the mesh. With an `AbstractMesh`, the mesh is the current mesh, or that of an argument.
+      in_specs: specs of the positional arguments, as a pytree that is a prefix of the tuple of
+        these arguments. A `PartitionSpec` applies to a whole Module; a `StateSharding` has one for
+        each part. None passes the whole argument to all devices. Keyword arguments are passed
+        whole.
+      out_specs: specs of the results, as a pytree that is a prefix of the result.
       check_rep: whether to check that a value is equal along mesh axes that its spec does not name.
-        Without the check, the first block along these axes is taken.
+        Without the check, `nnx.shard_map` takes the first block along these axes.
       auto: mesh axes that the function is not mapped over.
 
     Returns:
-      A function with the same arguments. Its attribute `inner` is the mapped function of arrays. It
-      takes arguments in the form of `gpushard.nnx.to_tree`. It returns positional arguments,
-      keyword arguments and result in that form.
+      A function with the same arguments. Its attribute `inner` is the mapped function of arrays: it
+      takes arguments as `gpushard.nnx.to_tree` returns them. It returns positional arguments,
+      keyword arguments and result in the same form.
 
     Raises:
-      ArgumentTypeError: f is no function, or a class, or an entry of the specs is no spec.
-      ArgumentError: axes do not divide a dimension, a spec does not fit, or two specs of one
-        Variable differ. Or a value varies along an axis that its spec does not name.
-      TraceContextError: the function changes a Variable that is no argument.
+      ArgumentTypeError: `f` is a class, or not a function. Or an entry of the specs is not a spec.
+      ArgumentError: mesh axes do not divide a dim equally, a spec does not fit its argument, or two
+        specs of one Variable differ. Or a value varies along a mesh axis that its spec does not
+        name.
+      TraceContextError: the function changes a Variable that is not in its arguments.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx

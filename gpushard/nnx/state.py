@@ -25,13 +25,14 @@ def key_order(key: Any) -> tuple[Any, ...]:
 
 
 class State(MutableMapping[Any, Any], Generic[T]):
-    """A nested mapping of the leaves of a graph by path; a pytree.
+    """A nested mapping of the leaves of a Module by their paths; a pytree.
 
-    Keys are names of attributes, and keys and positions in containers. Keys that are strings can
-    be used as attributes.
+    Keys are names of attributes, keys of dicts, and positions in lists and tuples. You can read and
+    set entries with string keys as attributes, too.
 
     Args:
-      mapping: nested mappings or pairs; leaves are Variables, arrays or any values.
+      mapping: nested mappings, or pairs of a key and a value. Leaves are Variables, arrays or any
+        other values.
 
     >>> from gpushard import nnx
     >>> s = nnx.State({"layers": {0: {"kernel": 1.0}}})
@@ -106,11 +107,11 @@ class State(MutableMapping[Any, Any], Generic[T]):
         put(self, "_items", items)
 
     def flat_state(self) -> list[tuple[tuple[Any, ...], Any]]:
-        """List pairs of path and leaf; see `to_flat_state`."""
+        """List pairs of a path and a leaf; see `to_flat_state`."""
         return to_flat_state(self)
 
     def filter(self, *filters: Filter) -> Any:
-        """Select the leaves that filters take; see `filter_state`."""
+        """Return the leaves that filters select; see `filter_state`."""
         return filter_state(self, *filters)
 
     def split(self, *filters: Filter) -> Any:
@@ -148,7 +149,7 @@ NODES[State] = Node(
 
 
 def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]:
-    """List pairs of path and leaf, sorted by path.
+    """List pairs of a path and a leaf, sorted by path.
 
     Args:
       state: a State, or nested dicts.
@@ -172,13 +173,13 @@ def to_flat_state(state: Mapping[Any, Any]) -> list[tuple[tuple[Any, ...], Any]]
 def from_flat_state(
     flat: Mapping[tuple[Any, ...], Any] | Iterable[tuple[tuple[Any, ...], Any]],
 ) -> State:
-    """Build a State from pairs of path and leaf.
+    """Build a State from pairs of a path and a leaf.
 
     Args:
-      flat: the pairs, or a mapping of them.
+      flat: the pairs, or a mapping from paths to leaves.
 
     Raises:
-      ArgumentError: a path is empty, leads through a leaf, or is a part of another path.
+      ArgumentError: a path is empty, or is the beginning of another path, or occurs twice.
 
     >>> from gpushard import nnx
     >>> nnx.from_flat_state([(("a", "c"), 1)]).a.c
@@ -203,7 +204,7 @@ def from_flat_state(
 
 
 def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
-    """Convert a State to nested dicts, with values in place of Variables.
+    """Convert a State to nested dicts, with the values of Variables in place of Variables.
 
     Args:
       state: the State.
@@ -223,15 +224,16 @@ def to_pure_dict(state: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
-    """Set values of a State from nested dicts. Leaves that the dicts lack stay.
+    """Set values of a State in place from nested dicts; other leaves do not change.
 
     Args:
-      state: the State, which is changed in place.
-      pure: values in nested dicts, as `to_pure_dict` returns them. A string of digits stands for a
-        position, as in files that store keys as text.
+      state: the State to change.
+      pure: nested dicts of values, as `to_pure_dict` returns them. A key that is a string of digits
+        stands for a position, as in files that store keys as text.
 
     Raises:
-      ArgumentError: a key is not in the State, or leads through a leaf. Nothing is changed then.
+      ArgumentError: a key is not in the State, or a dict stands in place of a leaf. Nothing is
+        changed then.
     """
     changes: list[tuple[State, Any, Any]] = []
 
@@ -258,10 +260,10 @@ def replace_by_pure_dict(state: State, pure: Mapping[Any, Any]) -> None:
 
 
 def map_state(f: Callable[[tuple[Any, ...], Any], Any], state: State) -> State:
-    """Call a function with the path and the value of each leaf, and return a State of the results.
+    """Call a function for each leaf of a State, and return a State of the results.
 
     Args:
-      f: the function of a path and a leaf.
+      f: the function; its arguments are the path and the leaf.
       state: the State.
 
     >>> from gpushard import nnx
@@ -272,17 +274,17 @@ def map_state(f: Callable[[tuple[Any, ...], Any], Any], state: State) -> State:
 
 
 def filter_state(state: State, *filters: Filter) -> Any:
-    """Select the leaves of a State that filters take. Each goes to the first filter that takes it.
+    """Return the leaves of a State that filters select, one State for each filter.
 
     Args:
       state: the State.
-      *filters: filters; see `Filter`.
+      *filters: filters, as in `to_predicate`. A leaf goes to the first filter that selects it.
 
     Returns:
-      A State; a tuple of States for several filters.
+      A State; for several filters a tuple with a State for each.
 
     Raises:
-      ArgumentError: `...` stands before other filters.
+      ArgumentError: `...` is not the last filter.
     """
     parts = divide_leaves(to_flat_state(state), filters, "filter_state")
     states = tuple([from_flat_state(part) for part in parts[:-1]])
@@ -290,17 +292,17 @@ def filter_state(state: State, *filters: Filter) -> Any:
 
 
 def split_state(state: State, *filters: Filter) -> Any:
-    """Split the leaves of a State by filters, which together have to take all leaves.
+    """Split a State into one State for each filter; together, the filters must select all leaves.
 
     Args:
       state: the State.
-      *filters: filters; see `Filter`. A leaf goes to the first one that takes it.
+      *filters: filters, as in `to_predicate`. A leaf goes to the first filter that selects it.
 
     Returns:
-      A State; a tuple of States for several filters.
+      A State; for several filters a tuple with a State for each.
 
     Raises:
-      ArgumentError: a leaf is taken by no filter, or `...` stands before other filters.
+      ArgumentError: no filter selects a leaf, or `...` is not the last filter.
     """
     parts = divide_leaves(to_flat_state(state), filters, "split_state")
     check_taken(parts[-1], "split_state")
@@ -309,7 +311,7 @@ def split_state(state: State, *filters: Filter) -> Any:
 
 
 def merge_state(state: State, /, *states: State) -> State:
-    """Merge States into one. Where several have a path, the leaf of the last one counts.
+    """Merge States into one State; if several have a path, the leaf of the last one counts.
 
     Args:
       state: the first State.

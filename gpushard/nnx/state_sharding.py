@@ -17,31 +17,31 @@ __all__ = ["PrefixMapping", "StateSharding"]
 
 
 class PrefixMapping(abc.ABC):
-    """Base of objects that stand for a module in a prefix pytree, with an entry for each leaf."""
+    """Base of objects that stand for a Module in a prefix pytree, with an entry for each leaf."""
 
     __slots__ = ()
 
     @abc.abstractmethod
     def map_prefix(self, path: Path, variable: Any) -> Any:
-        """Return the entry for a leaf.
+        """Return the entry for a leaf of the Module.
 
         Args:
-          path: the path of the leaf in the module.
-          variable: the Variable, or the array.
+          path: the path of the leaf in the Module.
+          variable: the leaf: a Variable or an array.
         """
 
 
 class StateSharding(PrefixMapping):
-    """Shardings for the parts of a module's state, to use in `in_shardings`, `in_specs` and others.
+    """Shardings of the parts of a Module, for arguments such as `in_shardings` and `in_specs`.
 
     Args:
-      spec: a mapping of filters to shardings, or pairs of them; the first filter that takes a leaf
-        decides. Or a State of shardings, or of Variables with shardings as values. A sharding is a
-        `Sharding`, a `Format`, a `PartitionSpec` or None.
+      spec: a mapping from filters to shardings, or pairs of a filter and a sharding. The first
+        filter that selects a leaf decides. Or a State with shardings in place of leaves or of their
+        values. A sharding is a `Sharding`, a `Format`, a `PartitionSpec` or None.
 
     Raises:
-      ArgumentError: `...` stands before other filters.
-      ArgumentTypeError: `spec` is none of these, or a filter or a sharding has no hash.
+      ArgumentError: `...` is not the last filter.
+      ArgumentTypeError: `spec` has another type, or a filter or a sharding has no hash.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -84,14 +84,14 @@ class StateSharding(PrefixMapping):
         return self._shardings
 
     def map_prefix(self, path: Path, variable: Any) -> Any:
-        """Return the sharding of the first filter that takes a leaf.
+        """Return the sharding for a leaf: that of the first filter that selects the leaf.
 
         Args:
-          path: the path of the leaf in the module.
-          variable: the Variable, or the array.
+          path: the path of the leaf in the Module.
+          variable: the leaf: a Variable or an array.
 
         Raises:
-          ArgumentError: no filter takes the leaf.
+          ArgumentError: no filter selects the leaf.
         """
         for predicate, sharding in zip(self._predicates, self._shardings, strict=True):
             if predicate(path, variable):

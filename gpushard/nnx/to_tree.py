@@ -68,10 +68,10 @@ _crossings: ContextVar[dict[Any, _Crossing] | None] = ContextVar("update context
 
 @contextmanager
 def update_context(tag: Any) -> Iterator[None]:
-    """Keep the identity of objects in calls of `to_tree` and `from_tree` with a tag, in a block.
+    """Let `to_tree` and `from_tree` recognize objects across calls, in a `with` block.
 
     Args:
-      tag: any hashable value; pass it as `ctxtag`.
+      tag: any hashable value; pass it as `ctxtag` to the calls that belong together.
     """
     token = _crossings.set({**(_crossings.get() or {}), tag: _Crossing()})
     try:
@@ -115,24 +115,24 @@ def to_tree(
     check_aliasing: bool = True,
     ctxtag: Any = None,
 ) -> Any:
-    """Split all graphs in a pytree, so that the pytree can be an argument of a transform.
+    """Split all Modules and Variables in a pytree, so that you can pass it to a transform.
 
     Args:
       node: the pytree; its Modules and Variables may share objects.
-      prefix: a prefix of the pytree, with an entry for each graph.
-      split_fn: a function of a context with `flatten`, a path, the entry of the prefix and a graph;
-        returns a pytree. By default it returns `NodeStates`, with a State for each filter of the
-        entry.
-      check_aliasing: whether all paths to a Variable must have the same entry.
-      ctxtag: the tag of an `update_context`, in which objects keep their identity.
+      prefix: a pytree that is a prefix of `node`, with an entry for each Module or Variable.
+      split_fn: a function that returns a pytree for a Module or Variable. Its arguments are a
+        context with the method `flatten`, the path, the entry of `prefix`, and the Module or
+        Variable. By default it returns `NodeStates`, with a State for each filter in the entry.
+      check_aliasing: whether to check that `prefix` has equal entries for all paths to a Variable.
+      ctxtag: the tag of an enclosing `update_context`, in which objects keep their identity.
 
     Returns:
-      The pytree with split graphs.
+      The pytree with the results of `split_fn` in place of Modules and Variables.
 
     Raises:
-      ArgumentError: two paths to a Variable have different entries, or no `update_context` has the
-        tag.
-      TreeError: `prefix` is no prefix of the pytree.
+      ArgumentError: two paths to a Variable have different entries, or no enclosing
+        `update_context` has the tag.
+      TreeError: `prefix` is not a prefix of `node`.
 
     >>> import gpushard as gs
     >>> from gpushard import nnx
@@ -174,22 +174,22 @@ def from_tree(
     is_inner: bool | None = None,
     ctxtag: Any = None,
 ) -> Any:
-    """Merge all graphs in a pytree that `to_tree` has split.
+    """Build the Modules and Variables in a pytree that `to_tree` has split.
 
     Args:
-      node: the pytree with split graphs.
-      prefix: a prefix of it, with entries for `merge_fn`.
-      merge_fn: a function of a context with `unflatten`, a path, the entry of the prefix and
-        `NodeStates`; returns a graph.
-      is_inner: whether the call is in the transformed function. If not, the objects that `to_tree`
-        split are updated in place.
-      ctxtag: the tag of an `update_context`, in which objects keep their identity.
+      node: the pytree that `to_tree` returned.
+      prefix: a pytree that is a prefix of `node`, with entries for `merge_fn`.
+      merge_fn: a function that returns a Module or Variable. Its arguments are a context with the
+        method `unflatten`, the path, the entry of `prefix`, and the `NodeStates`.
+      is_inner: whether the call is inside the transformed function. If not, `from_tree` updates the
+        objects that `to_tree` has split, in place.
+      ctxtag: the tag of an enclosing `update_context`, in which objects keep their identity.
 
     Returns:
-      The pytree with merged graphs.
+      The pytree with Modules and Variables.
 
     Raises:
-      ArgumentError: no `update_context` has the tag.
+      ArgumentError: no enclosing `update_context` has the tag.
     """
     crossing = _crossing(ctxtag)
     outside: Sequence[Any] = ()

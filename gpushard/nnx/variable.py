@@ -59,24 +59,26 @@ _OPENER = _Opener()
 
 
 class Variable(Leveled, Generic[T]):
-    """A box with a value that functions can replace: a weight, a running mean, a counter.
+    """A box with a value that you can replace: a weight, a running mean, a counter.
 
-    A Variable can be used like its value: attributes, methods, operators, `len`, `in` and iteration
-    are those of the value. `a == b` compares values, `a is b` asks whether both are the same box,
-    and a Variable has no hash. `bool` of a value with a length is whether the length is above 0.
-    The type of a Variable says what the value is for, and filters select by it: `Param`,
-    `BatchStat`, or a subclass of yours. In annotations, `Variable[T]` has a value of type `T`.
+    You can use a Variable like its value: attributes, methods, operators, `len`, `in` and iteration
+    are those of the value. `a == b` compares values, and `a is b` tests if both are the same
+    Variable. A Variable has no hash. If the value has a length, `bool` tests if the length is above
+    0. The type of a Variable tells the purpose of the value, and filters select by it: `Param`,
+    `BatchStat`, or a subclass that you define. In annotations, `Variable[T]` has a value of type
+    `T`.
 
     Args:
       value: an array, or any other value.
-      **metadata: facts about the value, which become attributes. `sharding` and `sharding_names`
-        are the same: for each axis of the value a mesh axis, a tuple of them, or None. Inside `with
-        mesh:` or `set_mesh` the value is laid out by them; in a traced function this is a
-        constraint.
+      **metadata: facts about the value, which become attributes. `sharding`, also called
+        `sharding_names`, has for each axis of the value a mesh axis, a tuple of mesh axes, or None.
+        If there is a current mesh, the value is split over these axes, as by
+        `lax.with_sharding_constraint`.
 
     Raises:
       ArgumentTypeError: the value is a Variable.
-      ShardingError: the mesh lacks an axis, or the value has fewer axes than names.
+      ShardingError: the mesh does not have an axis, or `sharding` has more entries than the value
+        has axes.
 
     >>> import gpushard as gs
     >>> rate = gs.nnx.Variable(gs.numpy.ones(3), unit="s")
@@ -126,7 +128,7 @@ class Variable(Leveled, Generic[T]):
 
     @property
     def interpreter(self) -> _Opener:
-        """The interpreter of operations on it; AttributeError if its value is data on the host."""
+        """The object that runs operations on the value; an error if the value is on the host."""
         if isinstance(self._value, np.ndarray | np.generic):
             raise AttributeError("interpreter")
         return _OPENER
@@ -137,7 +139,7 @@ class Variable(Leveled, Generic[T]):
         return type(self)
 
     def get_metadata(self) -> dict[str, Any]:
-        """Return the metadata by name.
+        """Return the metadata as a dict, by name.
 
         >>> import gpushard as gs
         >>> gs.nnx.Param(gs.numpy.ones(3), sharding=("x",)).get_metadata()
@@ -146,14 +148,15 @@ class Variable(Leveled, Generic[T]):
         return dict(self._metadata)
 
     def copy(self) -> Self:
-        """Create a Variable with the same value and metadata."""
+        """Create a Variable with the same type, value and metadata."""
         return self.replace(self._value)
 
     def replace(self, value: Any, **metadata: Any) -> Self:
-        """Create a Variable with another value and the same metadata.
+        """Create a Variable with the same type and metadata, and another value.
 
         Args:
-          value: the value; or a Variable of the same type, for its value and its metadata.
+          value: the value. Or a Variable of the same type; the new Variable then has its value and
+            metadata.
           **metadata: metadata to change.
 
         Raises:
@@ -169,13 +172,13 @@ class Variable(Leveled, Generic[T]):
         return new
 
     def copy_from(self, other: Variable) -> None:
-        """Copy value and metadata from another Variable.
+        """Set value and metadata to those of another Variable.
 
         Args:
           other: a Variable of the same type.
 
         Raises:
-          ArgumentTypeError: it is of another type.
+          ArgumentTypeError: `other` has another type.
         """
         self._check_kind(other, "copy_from")
         self._check_level("an assignment to the value")
@@ -427,7 +430,7 @@ NODES[Variable] = _NODE
 
 
 class Param(Variable[T]):
-    """A weight, which training changes."""
+    """A weight: a value that training changes."""
 
 
 class BatchStat(Variable[T]):
@@ -435,19 +438,19 @@ class BatchStat(Variable[T]):
 
 
 class Cache(Variable[T]):
-    """A value that a call keeps for the next one, such as past keys and values of attention."""
+    """A value that a call keeps for the next call, such as past keys and values of attention."""
 
 
 class Intermediate(Variable[T]):
-    """A value that a call stores for inspection; `nnx.pop` takes it out."""
+    """A value that a call stores for inspection; remove it with `nnx.pop`."""
 
 
 class Perturbation(Variable[T]):
-    """A value that is added to an intermediate one, to take the gradient with respect to that."""
+    """A value that is added to an intermediate value, to compute derivatives with respect to it."""
 
 
 class RngState(Variable[T]):
-    """State of a stream of random keys."""
+    """Base of the Variables of a stream of random keys."""
 
 
 class RngKey(RngState[T]):

@@ -132,7 +132,7 @@ def all_paths(root: Any, visits: int = _VISITS) -> Iterator[tuple[Path, Any, Any
 
 
 def iter_graph(node: Any, /) -> Iterator[tuple[Path, Any]]:
-    """Yield path and object of everything in a graph, once each, and children before their node.
+    """Yield the path and the object of each node and leaf of a Module, children before parents.
 
     Args:
       node: a Module, or a container of Modules and Variables.

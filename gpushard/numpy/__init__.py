@@ -1,15 +1,15 @@
-"""Layer 8: `gpushard.numpy`, functions of sharded arrays under NumPy's and the Array API's names.
+"""Compute with sharded arrays under the names of NumPy and the Array API.
 
-Each file has a section of NumPy's reference, or a part of one, and an `__all__` of its own
-(https://numpy.org/doc/stable/reference/routines.html). `protocol` lets NumPy's own functions take
-arrays. The extensions, `linalg`, `fft` and `special`, are imported when they are first asked for.
-
-Functions take arrays, and what `asarray` takes. They run where their operands lie.
+Functions take arrays, and data that `asarray` converts. They run on the devices of their operands.
 
 >>> import gpushard as gs
 >>> x = gs.numpy.arange(8, out_sharding=gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
 >>> gs.numpy.sqrt(x * x).sharding.spec
 PartitionSpec('x')
+
+Each module has a section of NumPy's reference, or a part of one, and an `__all__` of its own
+(https://numpy.org/doc/stable/reference/routines.html). `protocol` lets NumPy's own functions take
+arrays. The extensions `linalg`, `fft` and `special` are imported at their first use.
 """
 
 from __future__ import annotations

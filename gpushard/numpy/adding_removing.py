@@ -32,11 +32,11 @@ def append(arr: Any, values: Any, axis: int | None = None, *, out_sharding: Any 
     """Append values to the end of an array.
 
     Args:
-      values: the values, an array of equal sizes along the other axes.
-      axis: the axis; by default both are flattened in row-major order.
+      values: the values, an array with the lengths of `arr` along all other axes.
+      axis: the axis; by default both arrays are flattened in row-major order.
 
     Raises:
-      ArgumentError: sizes differ.
+      ArgumentError: lengths differ along another axis.
     """
     return concat((arr, values), axis, out_sharding=out_sharding)
 
@@ -92,15 +92,16 @@ def delete(
     """Delete elements along an axis.
 
     Args:
-      obj: the positions of the elements: an integer, a slice, or a vector of integers or booleans,
-        which the host reads. Each device gets the whole axis unless the elements are in a row.
-      axis: the axis; by default all elements in row-major order.
-      assume_unique_indices: a hint, which makes no difference.
+      obj: the positions of the elements: an integer, a slice, or a vector of integers or booleans.
+        If it is on devices, the host waits to read it. Each device gets the whole axis unless the
+        positions are consecutive.
+      axis: the axis; by default the array is flattened in row-major order.
+      assume_unique_indices: ignored.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
       ArgumentTypeError: positions are not integers.
-      ConcretizationError: positions are traced, so that the host cannot read them.
+      ConcretizationError: positions are a traced value, so the host cannot read them.
 
     >>> delete([1, 2, 3, 4], [0, 2])
     Array([2, 4], dtype=int64)
@@ -126,17 +127,17 @@ def insert(
     """Insert values before positions along an axis.
 
     Args:
-      obj: the positions: an integer, a slice, or a vector of integers or booleans, which the host
-        reads.
-      values: the values, converted to the dtype of the array and broadcast. For an integer all of
-        them are inserted at its position, otherwise one at each position.
-      axis: the axis; by default all elements in row-major order.
+      obj: the positions: an integer, a slice, or a vector of integers or booleans. If it is on
+        devices, the host waits to read it.
+      values: the values, which are converted to the dtype of the array and broadcast. If `obj` is
+        an integer, all values are inserted at this position, otherwise one value at each position.
+      axis: the axis; by default the array is flattened in row-major order.
 
     Raises:
       ArrayIndexError: a position is out of bounds.
-      ArgumentError: values do not fit.
+      ArgumentError: the values do not broadcast to the positions and the other axes.
       ArgumentTypeError: positions are not integers.
-      ConcretizationError: positions are traced, so that the host cannot read them.
+      ConcretizationError: positions are a traced value, so the host cannot read them.
 
     >>> insert([1, 2, 3], 1, [8, 9]), insert([1, 2, 3], [0, 2], [8, 9])
     (Array([1, 8, 9, 2, 3], dtype=int64), Array([8, 1, 2, 9, 3], dtype=int64))
@@ -184,7 +185,7 @@ def _woven(x: Any, new: Any, places: Any, axis: int) -> Any:
 
 @public
 def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
-    """Change the shape and the size of an array, and repeat its elements if it grows.
+    """Change the shape and the size of an array; elements are cut or repeated as needed.
 
     Args:
       new_shape: the new shape.
@@ -205,11 +206,11 @@ def resize(a: Any, new_shape: Any, *, out_sharding: Any = None) -> Array:
 
 @public
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None, *, out_sharding: Any = None) -> Array:
-    """Remove zeros from the ends of an array; the host reads the positions where they end.
+    """Remove zeros from the ends of an array; the host waits to read how many there are.
 
     Args:
-      trim: the ends: "f" for the front, "b" for the back, "fb" for both.
-      axis: the axes; all by default.
+      trim: the ends to trim: "f" for the front, "b" for the back, "fb" for both.
+      axis: the axes, an integer or a tuple of integers; all by default.
 
     Raises:
       ArgumentError: `trim` is unknown.

@@ -30,17 +30,18 @@ def _bits(name: str, bitorder: Any) -> Any:
 
 @public
 def packbits(a: Any, axis: Any = None, bitorder: str = "big", *, out_sharding: Any = None) -> Array:
-    """Pack eight elements in a row into the bits of a byte: 0 for zeros, 1 for other numbers.
+    """Pack each eight consecutive elements into a byte: bit 0 for zeros, bit 1 for other numbers.
 
     Args:
       a: an array of booleans or integers.
-      axis: the axis, which is padded with zeros; by default all elements in row-major order.
+      axis: the axis, which is padded with zeros; by default the array is flattened in row-major
+        order.
       bitorder: "big" if the first element is the most significant bit, "little" if it is the least
         significant one.
 
     Raises:
-      ArgumentTypeError: the array has other elements.
-      ArgumentError: the order is unknown.
+      ArgumentTypeError: the array has another dtype.
+      ArgumentError: `bitorder` is unknown.
 
     >>> packbits([1, 0, 1]), packbits([1, 0, 1], bitorder="little")
     (Array([160], dtype=uint8), Array([5], dtype=uint8))
@@ -72,15 +73,15 @@ def unpackbits(
 
     Args:
       a: an array of `uint8`.
-      axis: the axis; by default all elements in row-major order.
-      count: the number of bits of the result, which is padded with zeros; all bits by default. A
-        negative number drops so many bits from the end.
-      bitorder: "big" if the most significant bit comes first, "little" if the least significant one
-        does.
+      axis: the axis; by default the array is flattened in row-major order.
+      count: the number of bits in the result; all bits by default. If there are fewer bits, the
+        result is padded with zeros. A negative number -n drops n bits from the end.
+      bitorder: "big" if the most significant bit comes first, "little" if the least significant bit
+        comes first.
 
     Raises:
-      ArgumentTypeError: the array has other elements.
-      ArgumentError: the order is unknown, or more bits would be dropped than there are.
+      ArgumentTypeError: the array has another dtype.
+      ArgumentError: `bitorder` is unknown, or `count` drops more bits than there are.
 
     >>> unpackbits(np.array([160], np.uint8), count=3)
     Array([1, 0, 1], dtype=uint8)

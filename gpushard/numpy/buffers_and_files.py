@@ -30,8 +30,8 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
 _host = described(
-    device="where the result goes.",
-    out_sharding="where the result goes; another name of `device`.",
+    device="a device or a sharding for the result; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -48,13 +48,13 @@ def frombuffer(
     """Create a vector from the bytes of a buffer on the host.
 
     Args:
-      buffer: bytes, or an object with a buffer of bytes.
+      buffer: a bytes object, or another object with the buffer protocol.
       dtype: the dtype of the elements.
       count: the number of elements; -1 for all.
       offset: the position of the first element, in bytes.
 
     Raises:
-      ArgumentError: the buffer has too few bytes, or a part of an element at its end.
+      ArgumentError: the buffer has too few bytes, or ends within an element.
       ArgumentTypeError: `buffer` is not a buffer, or an argument is not an integer.
 
     >>> frombuffer(bytes([1, 2]), "u1")
@@ -82,7 +82,7 @@ def fromiter(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create a vector from the numbers of an iterator.
+    """Create a vector from the numbers that an iterator yields.
 
     Args:
       iter: the iterator.
@@ -90,7 +90,7 @@ def fromiter(
       count: the number of elements; -1 for all.
 
     Raises:
-      ArgumentError: the iterator yields fewer numbers.
+      ArgumentError: the iterator yields fewer than `count` numbers.
       ArgumentTypeError: the iterator yields an object that is not a number.
 
     >>> fromiter((n * n for n in range(4)), int)
@@ -135,9 +135,10 @@ def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) ->
 
     Args:
       file: the path of the file.
-      *args: arrays, which get the names `arr_0`, `arr_1` and so on. The host reads all arrays.
-      allow_pickle: makes no difference: numbers need no pickle.
-      **kwds: arrays by name.
+      *args: arrays, which get the names `arr_0`, `arr_1` and so on. The host copies all arrays to
+        its memory.
+      allow_pickle: ignored: numbers need no pickle.
+      **kwds: arrays with the names that they get in the file.
 
     Raises:
       ExecutionError: the computation of an array failed.

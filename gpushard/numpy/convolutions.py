@@ -55,8 +55,9 @@ def convolve(
     Args:
       a: a vector.
       v: a vector.
-      mode: "full" for all positions where they overlap, "valid" for those where they overlap
-        completely, "same" for as many as the longer vector has elements.
+      mode: the positions to return. "full": all positions at which the vectors overlap. "valid":
+        the positions at which they overlap completely. "same": the middle of "full", with the
+        length of the longer vector.
 
     Raises:
       ArgumentError: an operand is not a vector or has no elements, or the mode is unknown.
@@ -77,7 +78,7 @@ def correlate(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Correlate two vectors; the second is conjugated.
+    """Compute the cross-correlation of two vectors; `v` is conjugated.
 
     Args:
       a: a vector.

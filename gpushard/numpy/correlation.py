@@ -39,18 +39,19 @@ def cov(
 
     Args:
       m: a matrix with variables in rows and observations in columns, or one variable.
-      y: more variables.
+      y: more variables, in the same form.
       rowvar: False if variables are in columns.
-      bias: whether to divide by the number of observations, rather than by that number less 1.
-      ddof: the number to subtract from the number of observations, instead of `bias`.
-      fweights: the number of times that each observation counts, non-negative integers.
-      aweights: the weight of each observation, not negative; the signs of arrays on devices are not
-        checked.
+      bias: whether to divide by the number of observations n, rather than by n - 1.
+      ddof: divide by n - ddof instead; overrides `bias`.
+      fweights: how often each observation counts, a vector of non-negative integers.
+      aweights: the weight of each observation, a vector of non-negative numbers. If it is on
+        devices, the signs are not checked.
       dtype: the dtype of the result; at least double precision by default.
 
     Raises:
-      ArgumentError: an operand has more than two axes, or weights do not fit.
-      ArgumentTypeError: `ddof` or `fweights` are not integers.
+      ArgumentError: an operand has more than two axes, or the number of weights differs from the
+        number of observations.
+      ArgumentTypeError: `ddof` is not an integer, or `fweights` has other numbers than integers.
 
     >>> import gpushard as gs
     >>> cov(gs.numpy.asarray([[0.0, 2.0], [2.0, 0.0]]))
@@ -90,7 +91,7 @@ def corrcoef(
 
     Args:
       x: a matrix with variables in rows and observations in columns, or one variable.
-      y: more variables.
+      y: more variables, in the same form.
       rowvar: False if variables are in columns.
       dtype: the dtype of the result; at least double precision by default.
 

@@ -60,20 +60,20 @@ def astype(
 
     Args:
       dtype: the dtype.
-      device: where the result goes; by default it stays.
-      out_sharding: where the result goes; another name of `device`.
+      device: a device or a sharding for the result; by default it is not moved.
+      out_sharding: another name of `device`.
     """
     converted = as_value(x, "astype").astype(dtype, copy=copy)
     return settle(settle(converted, device, "device"), out_sharding)
 
 
 def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
-    """Test whether a dtype can be converted to another under a rule.
+    """Test whether a casting rule allows the conversion of a dtype to another.
 
     Args:
       from_: a dtype or an array.
       to: a dtype.
-      casting: one of NumPy's rules.
+      casting: the rule: "no", "equiv", "safe", "same_kind" or "unsafe", as in NumPy.
 
     Raises:
       ArgumentError: the rule is unknown.
@@ -82,13 +82,13 @@ def can_cast(from_: Any, to: Any, casting: Any = "safe") -> builtins.bool:
 
 
 def finfo(dtype: Any) -> np.finfo[Any]:
-    """Return the limits of a dtype of floats.
+    """Return the limits of a floating-point dtype.
 
     Args:
       dtype: a dtype or an array.
 
     Raises:
-      ArgumentTypeError: the dtype has no floats.
+      ArgumentTypeError: the dtype is not a floating-point dtype.
     """
     try:
         return dtypes.finfo(_own(dtype, "dtype"))
@@ -97,13 +97,13 @@ def finfo(dtype: Any) -> np.finfo[Any]:
 
 
 def iinfo(int_type: Any) -> np.iinfo[Any]:
-    """Return the limits of a dtype of integers.
+    """Return the limits of an integer dtype.
 
     Args:
       int_type: a dtype or an array.
 
     Raises:
-      ArgumentTypeError: the dtype has no integers.
+      ArgumentTypeError: the dtype is not an integer dtype.
     """
     try:
         return dtypes.iinfo(_own(int_type, "int_type"))
@@ -112,12 +112,12 @@ def iinfo(int_type: Any) -> np.iinfo[Any]:
 
 
 def isdtype(dtype: Any, kind: Any) -> builtins.bool:
-    """Test whether a dtype is of a kind.
+    """Test whether a dtype belongs to a kind, such as "real floating".
 
     Args:
       dtype: the dtype.
-      kind: another dtype, or the name of a kind, such as "real floating"; or a tuple of these, one
-        of which has to match.
+      kind: a dtype, or the name of a kind, such as "real floating". Or a tuple of these, if it is
+        enough that one of them matches.
 
     Raises:
       ArgumentTypeError: `dtype`, or a dtype in `kind`, is not a dtype.
@@ -154,14 +154,14 @@ result_type = promotion.result_type
 
 
 def promote_types(a: Any, b: Any) -> np.dtype[Any]:
-    """Find the dtype that two dtypes promote to.
+    """Return the dtype to which two dtypes promote.
 
     Args:
       a: a dtype.
       b: another dtype.
 
     Raises:
-      ArgumentTypeError: they have no common dtype.
+      ArgumentTypeError: the two have no common dtype.
 
     >>> promote_types("int8", np.float32)
     dtype('float32')

@@ -40,14 +40,14 @@ def diff(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute the differences of neighbours along an axis; for booleans, whether they differ.
+    """Compute differences of neighbours along an axis; for booleans, test whether they differ.
 
     Args:
       a: an array of at least one axis.
-      n: the number of times to take differences.
+      n: how many times to compute differences.
       axis: the axis.
-      prepend: values to put before the array first; a number is one element.
-      append: values to put after the array first; a number is one element.
+      prepend: values to put before the array first; a number stands for one element along the axis.
+      append: values to put after the array first; a number stands for one element along the axis.
 
     Raises:
       ArgumentError: `n` is negative, or the axis does not exist.
@@ -85,14 +85,15 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 def ediff1d(
     ary: Any, to_end: Any = None, to_begin: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Compute the differences of neighbours in row-major order.
+    """Compute differences of neighbours in an array that is flattened in row-major order.
 
     Args:
       to_end: values to put after the differences.
       to_begin: values to put before the differences.
 
     Raises:
-      ArgumentTypeError: these values do not fit the dtype of the array.
+      ArgumentTypeError: `to_end` or `to_begin` cannot be converted safely to the dtype of the
+        array.
     """
     x = ary.ravel()
     differences = x[1:] - x[:-1]
@@ -120,21 +121,23 @@ def _of_type(end: Any, x: Any, argument: str) -> Any:
 def gradient(
     f: Any, *spacings: Any, axis: Any = None, edge_order: int = 1, out_sharding: Any = None
 ) -> Any:
-    """Estimate derivatives along axes by parabolas through neighbours, one-sided at the edges.
+    """Estimate derivatives along axes, from the two neighbours of each element.
 
     Args:
       f: an array.
-      *spacings: the distance of neighbours: one number for all axes; or for each axis a number, or
-        the coordinates along it. 1 by default.
+      *spacings: the distance between neighbours: one number for all axes. Or for each axis a
+        number, or a vector of the coordinates of the elements. 1 by default.
       axis: the axes; all by default.
-      edge_order: 1 for differences at the edges, 2 for parabolas.
+      edge_order: at the edges, 1 for the difference from the neighbour, 2 for a parabola through
+        the next two elements.
 
     Returns:
-      An array for one axis, a tuple of arrays for several.
+      An array if there is one axis; else a tuple with an array for each axis.
 
     Raises:
-      ArgumentError: an axis is too short, or the number of coordinates is not its length.
-      ArgumentTypeError: the number of spacings is not that of the axes.
+      ArgumentError: an axis has fewer than edge_order + 1 elements, or the number of coordinates
+        differs from the length of the axis.
+      ArgumentTypeError: the number of spacings is neither 1 nor the number of axes.
 
     >>> gradient([1.0, 2.0, 4.0, 7.0])
     Array([1. , 1.5, 2.5, 3. ], dtype=float64)
@@ -259,13 +262,13 @@ def trapezoid(
 
     Args:
       y: the values, an array of at least one axis.
-      x: the positions of the values: a vector along the axis, or an array of the shape of `y`; by
-        default they are evenly spaced.
-      dx: the distance of evenly spaced positions.
+      x: the positions of the values: a vector along the axis, or an array with the shape of `y`. By
+        default the positions are evenly spaced.
+      dx: the distance between evenly spaced positions.
       axis: the axis.
 
     Raises:
-      ArgumentError: positions do not fit.
+      ArgumentError: the number of positions differs from the number of values.
 
     >>> trapezoid([1, 2, 3], dx=2)
     Array(8., dtype=float64)
@@ -303,13 +306,13 @@ def unwrap(
     period: Any = 2 * np.pi,
     out_sharding: Any = None,
 ) -> Array:
-    """Remove jumps from angles: multiples of the period are added so that neighbours are close.
+    """Remove jumps from angles, by adding multiples of the period so that neighbours are close.
 
     Args:
       p: an array of at least one axis.
-      discont: the least jump to remove; half a period by default, and never less.
-      axis: the axis. Each device gets the whole axis for a cumulative sum.
-      period: the period, a number.
+      discont: the least jump to remove; half a period by default, and for smaller values.
+      axis: the axis. Each device gets the whole axis, to compute a cumulative sum.
+      period: the period, a number; 2 pi by default.
 
     >>> unwrap([0, 1, 2, -1, 0], period=4)
     Array([0, 1, 2, 3, 4], dtype=int64)

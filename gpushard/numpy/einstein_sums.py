@@ -34,18 +34,18 @@ def einsum(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute an Einstein sum.
+    """Compute an Einstein sum: multiply arrays, and sum over axes that the result does not have.
 
     Args:
-      subscripts: a string such as "ij,jk->ik"; or the first operand, if each operand is followed by
-        a list of integers, with a list for the result at the end. In mapped functions, names stand
-        for named axes, as in "a{i,j},{j}->a{i}".
+      subscripts: a string such as "ij,jk->ik". Or the first operand, if a list of integers follows
+        each operand; a last list is for the result. In mapped functions, names in braces stand for
+        named axes, as in "a{i,j},{j}->a{i}".
       *xs: the operands.
-      optimize: makes no difference; `einsum` chooses the order of products.
-      dtype: the dtype of the result, which operands are converted to.
+      optimize: ignored: `einsum` always chooses the order of products.
+      dtype: the dtype of the result, to which operands are converted first.
 
     Raises:
-      ArgumentError: subscripts are malformed, or do not fit the operands.
+      ArgumentError: the subscripts are malformed, or do not match the operands.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.arange(6).reshape(2, 3)
@@ -70,14 +70,14 @@ def einsum(
 
 
 def einsum_path(subscripts: Any, /, *xs: Any, optimize: Any = "greedy") -> tuple[list[Any], str]:
-    """Find an order of products for an Einstein sum, and describe its cost in a text.
+    """Find an order of products for an Einstein sum; return the order, and a text about the cost.
 
-    Only shapes matter: nothing is computed or moved. `einsum` chooses its order itself.
+    Only shapes matter: nothing is computed or moved. `einsum` does not use this order.
 
     Args:
       subscripts: a string such as "ij,jk->ik"; see `einsum`.
       *xs: the operands.
-      optimize: the method, as in `numpy.einsum_path`.
+      optimize: the method of the search, as in `numpy.einsum_path`.
 
     >>> einsum_path("ij,jk,kl->il", np.ones((2, 9)), np.ones((9, 9)), np.ones((9, 3)))[0]
     ['einsum_path', (0, 1), (0, 1)]

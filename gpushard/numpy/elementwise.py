@@ -1,8 +1,8 @@
 """Elementwise functions, under the names of NumPy and of the Array API.
 
-All broadcast their operands and give the dtypes of NumPy 2. They take `out_sharding`, a sharding,
-or a `PartitionSpec` on the mesh of the result, that the result is moved to; and `dtype`, the dtype
-of the result.
+All broadcast their operands and return the dtypes of NumPy 2. `out_sharding` is a sharding to which
+the result moves, or a `PartitionSpec` over the mesh of the result. `dtype` is the dtype of the
+result.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ __all__ = [
 _DETAILS = """
 
 Args:
-  {operands}: arrays, or data that `asarray` takes.
-  out: must be None; results are values.
-  dtype: the dtype of the result; by default NumPy's.
-  out_sharding: where the result goes; by default it stays where it is computed.
+  {operands}, or data that `asarray` converts.
+  out: must be None: the result is always a new array.
+  dtype: the dtype of the result; by default the one that NumPy would choose.
+  out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 """
 
 
@@ -102,7 +102,9 @@ def _unary(name: str, of: elementwise.Ufunc) -> UnaryUfunc:
         result = ufuncs.call(ufunc, (x,), dtype, out_sharding=out_sharding)
         return result if out_sharding is None else settle(result, out_sharding)
 
-    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x")), ufunc)
+    return _with_methods(
+        named(function, name, of.text + _DETAILS.format(operands="x: an array")), ufunc
+    )
 
 
 def _binary(name: str, of: elementwise.Ufunc) -> BinaryUfunc:
@@ -117,7 +119,10 @@ def _binary(name: str, of: elementwise.Ufunc) -> BinaryUfunc:
         result = ufuncs.call(ufunc, (x1, x2), dtype, out_sharding=out_sharding)
         return result if out_sharding is None else settle(result, out_sharding)
 
-    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x1, x2")), ufunc)
+    return _with_methods(
+        named(function, name, of.text + _DETAILS.format(operands="x1, x2: arrays that broadcast")),
+        ufunc,
+    )
 
 
 abs = absolute = _unary("abs", elementwise.abs)
@@ -223,18 +228,19 @@ def where(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Choose the elements of `x` where a condition holds, and those of `y` elsewhere.
+    """Choose elements of `x` where a condition is true, and elements of `y` where it is false.
 
     Args:
       condition: an array of booleans; numbers other than 0 count as true.
       x: an array or a number. Without `x` and `y`, `where` is `nonzero(condition)`.
       y: an array or a number.
-      size: an argument of `nonzero`; not allowed with `x` and `y`.
-      fill_value: an argument of `nonzero`; not allowed with `x` and `y`.
-      out_sharding: where the result goes; by default it stays where it is computed.
+      size: as in `nonzero`; only without `x` and `y`.
+      fill_value: as in `nonzero`; only without `x` and `y`.
+      out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
     Raises:
-      ArgumentError: only one of `x` and `y` is given, or both and `size` or `fill_value`, too.
+      ArgumentError: only one of `x` and `y` is given. Or `size` or `fill_value` is given together
+        with `x` and `y`.
     """
     if x is None and y is None:
         places = nonzero(as_value(condition, "where"), size=size, fill_value=fill_value)
@@ -276,7 +282,10 @@ def _log_of_sum(name: str, of: elementwise.Ufunc, scale: float) -> BinaryUfunc:
         total = total if dtype is None else total.astype(as_dtype(dtype))
         return settle(total, out_sharding)
 
-    return _with_methods(named(function, name, of.text + _DETAILS.format(operands="x1, x2")), ufunc)
+    return _with_methods(
+        named(function, name, of.text + _DETAILS.format(operands="x1, x2: arrays that broadcast")),
+        ufunc,
+    )
 
 
 def _complex_log_of_sum(x1: Any, x2: Any, scale: float) -> Any:
@@ -306,16 +315,16 @@ def real(val: Any, *, out_sharding: Any = None) -> Array:
 
 @public
 def imag(val: Any, *, out_sharding: Any = None) -> Array:
-    """Take the imaginary part of each element; real numbers have 0."""
+    """Take the imaginary part of each element; 0 for real numbers."""
     return val.imag
 
 
 @public
 def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
-    """Compute the angles of complex numbers, in (-pi, pi].
+    """Compute the angles of complex numbers, in radians from -pi (excluded) to pi.
 
     Args:
-      deg: whether the angles are in degrees, not radians.
+      deg: whether to return the angles in degrees.
     """
     radians = atan2(z.imag, z.astype(np.float64) if z.dtype == np.bool_ else z.real)
     return radians * (180 / np.pi) if deg else radians
@@ -323,7 +332,7 @@ def angle(z: Any, deg: bool = False, *, out_sharding: Any = None) -> Array:
 
 @public
 def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Remove the fraction of each element; `trunc` under its old name.
+    """Round each element towards 0 to an integer; an older name of `trunc`.
 
     Args:
       x: an array of real numbers.
@@ -333,7 +342,7 @@ def fix(x: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public
 def sinc(x: Any, *, out_sharding: Any = None) -> Array:
-    """Compute sin(pi x) / (pi x), and 1 at 0."""
+    """Compute sin(pi x) / (pi x), or 1 if x is 0."""
     scaled = x * np.pi
     zero = elementwise.equal(scaled, 0)
     safe = elementwise.where(zero, 1, scaled)

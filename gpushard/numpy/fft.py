@@ -1,7 +1,8 @@
-"""Fourier transforms under the names of `numpy.fft` and of the Array API's extension.
+"""Compute Fourier transforms, under the names of `numpy.fft` and the Array API.
 
-Several axes are transformed one after the other, in NumPy's order. Each device gets the whole axis
-that is transformed, while other axes carry the split; then the axis is split as before.
+Several axes are transformed one after the other, in NumPy's order. If an axis to transform is
+split, the array is first split along other axes instead. So each device has whole vectors along the
+axis. Afterwards, the axis is split as before.
 
 >>> import gpushard as gs
 >>> sharding = gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x"))
@@ -48,12 +49,14 @@ _ONE = """
 
 Args:
   a: an array.
-  n: the length {counted}; a longer axis is cut, a shorter one is padded with zeros. By default that
-    of the axis; an axis without elements then gives none.
+  n: the length {counted}.
+    A longer axis is cut, a shorter axis is padded with zeros. If n is None and the axis has no
+    elements, the result has none, except that `rfft` and `ihfft` raise an error.
   axis: the axis.
-  norm: "backward" divides by n in the inverse, "forward" in the other, "ortho" by its root in both.
-  out: must be None; results are values.
-  out_sharding: where the result goes; by default it stays where it is computed.
+  norm: the scaling. "backward", the default, divides inverse transforms by n. "forward" divides all
+    others by n. "ortho" divides both by sqrt(n).
+  out: must be None: the result is always a new array.
+  out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
 Raises:
   ArgumentError: the axis does not exist, the norm is unknown, or n is not positive.
@@ -63,12 +66,14 @@ _MANY = """
 
 Args:
   a: an array.
-  s: the lengths to transform along these axes; -1 for the length of the axis.
+  s: the length to transform along each axis in `axes`. Longer axes are cut, shorter axes are padded
+    with zeros. -1, and the default, is the length of the axis.
   axes: the axes; {axes}.
-  norm: "backward" divides by the length in the inverse, "forward" in the other, "ortho" by its root
-    in both.
-  out: must be None; results are values.
-  out_sharding: where the result goes; by default it stays where it is computed.
+  norm: the scaling, where n is the number of elements along all axes in `axes`. "backward", the
+    default, divides inverse transforms by n. "forward" divides all others by n. "ortho" divides
+    both by sqrt(n).
+  out: must be None: the result is always a new array.
+  out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
 Raises:
   ArgumentError: an axis does not exist, the norm is unknown, or a length is not positive.
@@ -125,7 +130,11 @@ def _one(name: str, row: Row, text: str, *, from_half: bool = False) -> One:
         check_choice(name, "norm", norm, _NORMS)
         return settle(_along(name, row, x, n, at, norm, from_half=from_half), out_sharding)
 
-    counted = "of the result" if from_half else "to transform"
+    counted = (
+        "of the result; by default 2 * length - 2"
+        if from_half
+        else "to transform; by default the length of the axis"
+    )
     return named(function, name, text + _ONE.format(counted=counted))
 
 
@@ -217,25 +226,29 @@ def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[in
 
 fft = _one("fft", rows.FFT, "Compute the discrete Fourier transform along an axis.")
 ifft = _one("ifft", rows.IFFT, "Compute the inverse of `fft`.")
-rfft = _one("rfft", rows.RFFT, "Compute the first half of the transform of real numbers.")
-irfft = _one("irfft", rows.IRFFT, "Compute the inverse of `rfft`, real numbers.", from_half=True)
+rfft = _one(
+    "rfft",
+    rows.RFFT,
+    "Compute the discrete Fourier transform of real numbers along an axis; keep n // 2 + 1.",
+)
+irfft = _one("irfft", rows.IRFFT, "Compute the inverse of `rfft`: real numbers.", from_half=True)
 hfft = _one(
     "hfft",
     rows.HFFT,
-    "Compute the real transform of Hermitian-symmetric numbers from their first half.",
+    "Compute the transform of Hermitian-symmetric numbers, from their first half: real numbers.",
     from_half=True,
 )
-ihfft = _one("ihfft", rows.IHFFT, "Compute the inverse of `hfft`, the first half.")
+ihfft = _one("ihfft", rows.IHFFT, "Compute the inverse of `hfft`: the first half of the numbers.")
 fftn = _many("fftn", rows.FFT, "Compute the discrete Fourier transform along several axes.")
 ifftn = _many("ifftn", rows.IFFT, "Compute the inverse of `fftn`.")
 rfftn = _many(
     "rfftn",
     rows.FFT,
-    "Compute the transform of real numbers along several axes, the first half of the last.",
+    "Compute the transform of real numbers along several axes; keep the first half of the last.",
     first=rows.RFFT,
 )
 irfftn = _many(
-    "irfftn", rows.IFFT, "Compute the inverse of `rfftn`, real numbers.", last=rows.IRFFT
+    "irfftn", rows.IFFT, "Compute the inverse of `rfftn`: real numbers.", last=rows.IRFFT
 )
 fft2 = _many(
     "fft2", rows.FFT, "Compute the discrete Fourier transform along two axes.", default=(-2, -1)
@@ -244,20 +257,21 @@ ifft2 = _many("ifft2", rows.IFFT, "Compute the inverse of `fft2`.", default=(-2,
 rfft2 = _many(
     "rfft2",
     rows.FFT,
-    "Compute the transform of real numbers along two axes, the first half of the last.",
+    "Compute the transform of real numbers along two axes; keep the first half of the last.",
     first=rows.RFFT,
     default=(-2, -1),
 )
 irfft2 = _many(
     "irfft2",
     rows.IFFT,
-    "Compute the inverse of `rfft2`, real numbers.",
+    "Compute the inverse of `rfft2`: real numbers.",
     last=rows.IRFFT,
     default=(-2, -1),
 )
 
 _frequencies = described(
-    device="where the array goes.", out_sharding="where the array goes; another name of `device`."
+    device="a device or a sharding for the array; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -265,11 +279,11 @@ _frequencies = described(
 def fftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Create the frequencies of the result of `fft`: 0, positive ones, then negative ones.
+    """Create the frequencies of the elements of `fft`: 0, positive ones, then negative ones.
 
     Args:
-      n: the number of samples.
-      d: the distance of samples.
+      n: the number of elements that are transformed.
+      d: the distance between these elements, in time or space.
       dtype: the dtype; float64 by default.
 
     Raises:
@@ -289,11 +303,11 @@ def fftfreq(
 def rfftfreq(
     n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Create the frequencies of the result of `rfft`, from 0.
+    """Create the frequencies of the elements of `rfft`, ascending from 0.
 
     Args:
-      n: the number of samples.
-      d: the distance of samples.
+      n: the number of elements that are transformed.
+      d: the distance between these elements, in time or space.
       dtype: the dtype; float64 by default.
 
     Raises:
@@ -319,10 +333,10 @@ def _unit(name: str, n: Any, d: Any) -> tuple[int, float]:
 
 @public
 def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Move the zero frequency from the first element to the middle.
+    """Move the zero frequency from the first position to the middle.
 
     Args:
-      axes: the axes; all by default.
+      axes: the axes, an integer or a tuple of integers; all by default.
     """
     dims = from_end(axes, x.ndim, "fftshift", "axes")
     shifts = tuple(x.shape[dim] // 2 for dim in dims)
@@ -331,10 +345,10 @@ def fftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
 
 @public
 def ifftshift(x: Any, axes: Any = None, *, out_sharding: Any = None) -> Array:
-    """Move the zero frequency from the middle to the first element.
+    """Move the zero frequency from the middle to the first position.
 
     Args:
-      axes: the axes; all by default.
+      axes: the axes, an integer or a tuple of integers; all by default.
     """
     dims = from_end(axes, x.ndim, "ifftshift", "axes")
     shifts = tuple(-(x.shape[dim] // 2) for dim in dims)

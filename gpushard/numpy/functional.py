@@ -44,19 +44,19 @@ def apply_along_axis(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Call a function for every vector along an axis, one after the other, and join the results.
+    """Call a function for each vector along an axis, one after the other, and join the results.
 
-    As in NumPy, this takes a call for each vector. A function that takes `axis` is much faster.
+    As in NumPy, each vector takes a call. A function with an argument `axis` is much faster.
 
     Args:
-      func1d: a function of a vector, an array on the devices. It returns an array or a number.
+      func1d: a function that takes a vector, an `Array`, and returns an array or a number.
       axis: the axis.
       arr: the array.
       *args: more arguments of the function.
       **kwargs: more keyword arguments of the function.
 
     Raises:
-      ArgumentError: there are no vectors, or the axis does not exist.
+      ArgumentError: the array has no vectors along the axis, or the axis does not exist.
 
     >>> import gpushard as gs
     >>> apply_along_axis(gs.numpy.sum, 1, [[1, 2], [3, 4]])
@@ -88,16 +88,16 @@ def apply_along_axis(
 def apply_over_axes(
     func: Callable[[Any, int], Any], a: Any, axes: Any, *, out_sharding: Any = None
 ) -> Array:
-    """Apply a reduction along one axis after the other; reduced axes stay, with length 1.
+    """Apply a reduction along several axes, one after the other; reduced axes stay, with length 1.
 
     Args:
-      func: a function of an array and an axis. It returns an array in which the axis has length 1,
-        or is missing.
+      func: a function of an array and an axis. It returns an array that has this axis with length
+        1, or does not have it.
       a: the array.
       axes: the axes.
 
     Raises:
-      ArgumentError: the function returns an array with other axes.
+      ArgumentError: the function returns an array with another number of axes.
     """
     check_function(func, "apply_over_axes", "func")
     x = as_value(a, "apply_over_axes")
@@ -126,18 +126,19 @@ def piecewise(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Array:
-    """Evaluate a function that is defined by cases; the last condition that holds decides.
+    """Evaluate a function that is defined by cases; the last condition that is true decides.
 
     Args:
-      condlist: the conditions, arrays of booleans of the shape of the array.
-      funclist: for each condition a number, or a function of an array; and one more for all other
-        elements, which are 0 by default. Every function is called for the whole array; NumPy calls
-        it for a part.
+      condlist: the conditions, a sequence of arrays of booleans with the shape of `x`.
+      funclist: for each condition a number, or a function of an array. You may add one more entry
+        for all other elements, which are 0 by default. Each function is called with the whole array
+        `x`. NumPy calls it with the chosen elements only.
       *args: more arguments of the functions.
       **kwargs: more keyword arguments of the functions.
 
     Raises:
-      ArgumentError: the number of functions is neither that of conditions nor one more.
+      ArgumentError: the number of entries in `funclist` is neither the number of conditions nor one
+        more.
       ArgumentTypeError: a case is neither a number nor a function.
 
     >>> piecewise([-2.0, 3.0], [[True, False]], [-1.0, lambda x: x * 2])
@@ -197,14 +198,14 @@ def fromfunction(
     out_sharding: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Call a function with the positions of a grid.
+    """Call a function with arrays of the positions of a grid.
 
     Args:
-      function: a function of an array of positions for each axis. It returns an array, usually of
-        the shape of the grid.
+      function: a function that takes for each axis an array of the positions along it. It returns
+        an array, usually with the shape of the grid.
       shape: the shape of the grid.
       dtype: the dtype of the positions.
-      out_sharding: where the positions go; a spec is one of the grid.
+      out_sharding: a sharding or `PartitionSpec` for the arrays of positions.
       **kwargs: keyword arguments of the function.
 
     >>> fromfunction(lambda i, j: 10 * i + j, (2, 3), dtype=int)
@@ -225,22 +226,24 @@ def vectorize(
     *,
     signature: str | None = None,
 ) -> Callable[..., Any]:
-    """Map a function of numbers, or of small arrays, over arrays that are broadcast.
+    """Map a function of numbers, or of small arrays, over arrays that broadcast.
 
-    The function is called once and sees one element, as with `vmap`: write `where(x > 0, ...)` for
-    `if x > 0`. With a signature it sees the last axes of each array, which the signature names.
+    The function is called once and sees one element of each array, as in `vmap`. Write `where(x >
+    0, ...)` instead of `if x > 0`. If there is a signature, the function sees the last axes of each
+    array, which the signature names.
 
     Args:
       pyfunc: the function.
-      otypes: the dtype of the result, or a sequence of dtypes for several results; None keeps them.
+      otypes: the dtype of the result, or a sequence of dtypes for several results. None keeps the
+        dtypes that the function returns.
       doc: the docstring of the mapped function.
       excluded: positions and names of arguments that the function gets unchanged.
-      signature: the axes that the function works on, and the axes of its results: "(n),(n)->()".
-        Without a signature each result is a number.
+      signature: the axes of the function's arguments and results, such as "(n),(n)->()". Without a
+        signature, arguments and results are numbers.
 
     Raises:
-      ArgumentError: the signature is malformed. When called: arguments or results do not fit the
-        signature, or the number of `otypes`.
+      ArgumentError: the signature is malformed. In a call of the mapped function: arguments or
+        results do not match the signature or the number of `otypes`.
 
     >>> import gpushard as gs
     >>> vectorize(lambda a, b: gs.numpy.where(a > b, a - b, a + b))([1, 2, 3, 4], 2)

@@ -24,14 +24,14 @@ __all__ = ["indices", "meshgrid", "mgrid", "ogrid"]
 def indices(
     dimensions: Any, dtype: Any = np.int64, sparse: bool = False, *, out_sharding: Any = None
 ) -> Any:
-    """Create the positions of a grid: for each axis an array of the positions along it.
+    """Create the positions of a grid: for each axis an array of positions along this axis.
 
     Args:
       dimensions: the shape of the grid.
       dtype: the dtype of the positions.
-      sparse: whether to return a tuple of arrays, in which axes that positions do not depend on
-        have length 1, rather than one array.
-      out_sharding: where the results go.
+      sparse: whether to return a tuple of arrays that have length 1 along all other axes, rather
+        than one array of all positions.
+      out_sharding: a sharding for the results; by default they go where new arrays go.
     """
     sizes = as_shape(dimensions, "dimensions")
     lines = [arange(n, dtype=as_dtype(dtype)) for n in sizes]
@@ -54,9 +54,9 @@ def meshgrid(
 
     Args:
       *xs: the vectors.
-      sparse: whether axes that a coordinate does not depend on have length 1.
+      sparse: whether each result has length 1 along all axes except its own.
       indexing: "xy" puts the first vector along the second axis, "ij" along the first.
-      out_sharding: where the results go; by default they stay where they are computed.
+      out_sharding: a sharding or `PartitionSpec` for the results; by default they are not moved.
 
     Raises:
       ArgumentError: an operand is not a vector, or `indexing` is unknown.

@@ -38,9 +38,9 @@ _COUNTED = np.dtype(np.int64)
 _SUMMED = np.dtype(np.float64)
 
 _cells = described(
-    density="whether to divide counts by their sum and by the sizes of the cells.",
-    weights="weights of the points, to sum instead of counting. GPUs add them in any order.",
-    out_sharding="where the counts go; by default they stay where they are computed.",
+    density="whether to divide the counts by their sum and by the sizes of the cells.",
+    weights="a weight for each point, to sum instead of counting. GPUs add weights in any order.",
+    out_sharding="a sharding or `PartitionSpec` for the counts; by default they are not moved.",
 )
 
 
@@ -53,19 +53,20 @@ def bincount(
     length: int | None = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Count the occurrences of each integer from 0, or sum the weights of each integer.
+    """Count how often each non-negative integer occurs, or sum the weights of its occurrences.
 
-    GPUs add weights in any order: the last digits of such sums may differ from run to run.
+    GPUs add weights in any order, so the last digits of such sums may differ from run to run.
 
     Args:
       x: a vector of integers that are not negative.
-      weights: a weight for each element.
-      minlength: the least number of counts.
-      length: the number of counts, as in JAX. Greater elements are not counted, and the host reads
-        nothing. By default it reads the least and the greatest element.
+      weights: a weight for each element, to sum instead of counting; a vector with the length of
+        `x`.
+      minlength: the least length of the result.
+      length: the length of the result, as in JAX. Integers from `length` on are not counted. By
+        default the host waits to read the least and the greatest element.
 
     Raises:
-      ArgumentError: an element is negative, the array is not a vector, or weights do not fit.
+      ArgumentError: an element is negative, `x` is not a vector, or `weights` has another length.
       ArgumentTypeError: elements are not integers, or weights are complex.
 
     >>> bincount([0, 1, 1, 3]), bincount([0, 1, 1, 3], length=2)
@@ -128,13 +129,14 @@ def histogram_bin_edges(
     """Compute the edges of the bins of `histogram`.
 
     Args:
-      bins: the number of bins, their edges, or the name of a rule for their width.
-      range: the (least, greatest) edge; by default the least and greatest element.
-      weights: must be None for a rule; otherwise it makes no difference.
+      bins: the number of bins, a vector of edges, or the name of a rule of NumPy for their width,
+        such as "auto".
+      range: the pair (least, greatest) edge; by default the least and the greatest element.
+      weights: must be None if `bins` is a rule; otherwise ignored.
 
     Raises:
-      ArgumentError: the rule is unknown, or edges do not ascend.
-      ArgumentTypeError: bins are neither a number, edges nor a name.
+      ArgumentError: the rule is unknown, or the edges do not ascend.
+      ArgumentTypeError: `bins` is neither a number, nor edges, nor a name.
 
     >>> histogram_bin_edges([0.0, 1.0, 4.0], bins=2)
     Array([0., 2., 4.], dtype=float64)
@@ -156,20 +158,21 @@ def histogram(
 ) -> tuple[Array, Array]:
     """Count the elements in each bin; return the counts and the edges of the bins.
 
-    A bin includes its lower edge, and the last bin both edges. Elements outside are not counted.
+    A bin includes its lower edge; the last bin includes both edges. Elements outside all bins are
+    not counted.
 
     Args:
-      bins: the number of bins, their edges, or the name of a rule for their width. A rule that
-        needs more than the size makes the host read a few numbers.
-      range: the (least, greatest) edge; by default the least and greatest element. If these are
-        NaN or infinite, the edges are NaN; NumPy raises.
-      density: whether to divide counts by their sum and by the widths of the bins.
-      weights: a weight for each element, to sum instead of counting. GPUs add them in any order.
-      out_sharding: where the counts go; by default they stay where they are computed.
+      bins: the number of bins, a vector of edges, or the name of a rule of NumPy for their width,
+        such as "auto". For rules that depend on elements, the host waits to read a few numbers.
+      range: the pair (least, greatest) edge; by default the least and the greatest element. If
+        these are NaN or infinite, the edges are NaN; NumPy raises an error.
+      density: whether to divide the counts by their sum and by the widths of the bins.
+      weights: a weight for each element, to sum instead of counting. GPUs add weights in any order.
+      out_sharding: a sharding or `PartitionSpec` for the counts; by default they are not moved.
 
     Raises:
-      ArgumentError: the rule is unknown, or edges do not ascend.
-      ArgumentTypeError: the array is complex, or bins are neither a number, edges nor a name.
+      ArgumentError: the rule is unknown, or the edges do not ascend.
+      ArgumentTypeError: the array is complex, or `bins` is neither a number, nor edges, nor a name.
 
     >>> histogram([1, 2, 1, 4], bins=[1, 2, 3, 4])
     (Array([2, 1, 1], dtype=int64), Array([1, 2, 3, 4], dtype=int64))
@@ -206,12 +209,14 @@ def histogramdd(
 
     Args:
       sample: an array of shape (points, dimensions), or a sequence of vectors of coordinates.
-      bins: the number of bins along all dimensions; or for each dimension a number, or the edges.
-      range: for each dimension the (least, greatest) edge, or None for those of the points.
+      bins: the number of bins along every dimension; or for each dimension a number of bins, or a
+        vector of edges.
+      range: for each dimension the pair (least, greatest) edge, or None for the least and the
+        greatest coordinate.
 
     Raises:
-      ArgumentError: the number of bins or ranges is not that of dimensions, or the sample has
-        another shape.
+      ArgumentError: the number of entries in `bins` or `range` differs from the number of
+        dimensions, or `sample` has another shape.
     """
     return _histogramdd(
         "histogramdd", _columns(sample), bins, range, density, weights, out_sharding
@@ -284,16 +289,18 @@ def histogram2d(
     *,
     out_sharding: Any = None,
 ) -> tuple[Array, Array, Array]:
-    """Count the points of a plane in each cell; return the counts and the edges of the cells.
+    """Count the points of a plane in each cell of a grid; return the counts and the edges.
 
     Args:
       x: the first coordinates, a vector.
       y: the second coordinates, a vector.
-      bins: the number of bins, or the edges, of both dimensions; or a pair of these.
-      range: for each dimension the (least, greatest) edge; by default those of the points.
+      bins: the number of bins, or a vector of edges, for both dimensions; or a pair with one of
+        these for each.
+      range: for each dimension the pair (least, greatest) edge; by default the least and the
+        greatest coordinate.
 
     Raises:
-      ArgumentError: the vectors differ in length, or bins do not fit.
+      ArgumentError: `x` and `y` differ in length, or the edges do not ascend.
     """
     xs = [as_value(x, "histogram2d"), as_value(y, "histogram2d")]
     if is_many(bins) and len(bins) not in (1, 2):

@@ -90,16 +90,16 @@ putmask = put_and_place.putmask
 
 
 def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: Any = None) -> Array:
-    """Choose each element from the first array whose condition holds.
+    """Choose each element from the first array with a condition that is true there.
 
     Args:
       condlist: the conditions, a sequence of arrays of booleans.
-      choicelist: an array for each condition.
-      default: the element where no condition holds.
-      out_sharding: where the result goes; by default it stays where it is computed.
+      choicelist: a sequence with an array for each condition.
+      default: the element if no condition is true.
+      out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
     Raises:
-      ArgumentError: there are no conditions, or their number is not that of the arrays.
+      ArgumentError: there are no conditions, or the numbers of conditions and arrays differ.
       ArgumentTypeError: a condition is not boolean.
     """
     conditions = listed(condlist, "select", "condlist", "a sequence of arrays of booleans")
@@ -136,14 +136,14 @@ def extract(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Select the elements for which a condition holds, in row-major order.
+    """Select the elements for which a condition is true, in row-major order.
 
     Args:
-      condition: an array, usually of the shape of `arr`.
+      condition: an array of booleans, usually with the shape of `arr`.
       arr: an array.
-      size: the number of elements of the result; by default the host reads it.
-      fill_value: the element that fills a result with too few.
-      out_sharding: where the result goes; by default it stays where it is computed.
+      size: the length of the result; by default the host waits to read how many elements there are.
+      fill_value: the element that pads the result up to `size`; 0 by default.
+      out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
     """
     mask = (condition if is_value(condition) else np.asarray(condition)).ravel()
     return compress(mask, arr, size=size, fill_value=fill_value, out_sharding=out_sharding)
@@ -151,18 +151,18 @@ def extract(
 
 _new = described(
     n="the number of rows.",
-    m="the number of columns; by default that of rows.",
+    m="the number of columns; by default equal to the number of rows.",
     arr="the matrix.",
-    out_sharding="where the results go; by default where new data goes.",
+    out_sharding="a sharding for the results; by default they go where new arrays go.",
 )
 
 
 @described()
 def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Create the index of a grid from vectors of positions, each along its own axis.
+    """Create the index of a subgrid from vectors of positions, one vector for each axis.
 
     Args:
-      *args: vectors of integers, or of booleans, which select the positions where they are true.
+      *args: vectors of integers. A vector of booleans stands for the positions where it is true.
 
     Raises:
       ArgumentError: an operand is not a vector.
@@ -193,16 +193,16 @@ def ix_(*args: Any, out_sharding: Any = None) -> tuple[Array, ...]:
 def unravel_index(
     indices: Any, shape: Any, order: str = "C", *, out_sharding: Any = None
 ) -> tuple[Array, ...]:
-    """Convert flat positions of elements to positions along each axis.
+    """Convert positions in the flattened array to positions along each axis.
 
     Args:
-      indices: the flat positions.
+      indices: the positions in the flattened array, integers.
       shape: the shape of the array.
       order: "C" for row-major, "F" for column-major order.
 
     Raises:
-      ArgumentError: a position is out of range. The host waits for the check of positions on
-        devices.
+      ArgumentError: a position is out of range. If `indices` is on devices, the host waits to check
+        it.
     """
     sizes = as_shape(shape)
     at = as_int64(as_integers(indices, "unravel_index"))
@@ -216,16 +216,17 @@ def unravel_index(
 def ravel_multi_index(
     multi_index: Any, dims: Any, mode: Any = "raise", order: str = "C", *, out_sharding: Any = None
 ) -> Array:
-    """Convert positions of elements along each axis to flat positions.
+    """Convert positions along each axis to positions in the flattened array.
 
     Args:
-      multi_index: the positions along each axis; they are broadcast.
+      multi_index: for each axis an array of positions; these arrays broadcast.
       dims: the shape of the array.
-      mode: the treatment of positions out of bounds: "raise", "clip" or "wrap", or a tuple.
+      mode: what to do with positions out of bounds: "raise", "clip" or "wrap", or a tuple with one
+        of these for each axis.
       order: "C" for row-major, "F" for column-major order.
 
     Raises:
-      ArgumentError: a position is out of bounds, or the number of arrays is not that of axes.
+      ArgumentError: a position is out of bounds, or the numbers of arrays and axes differ.
     """
     sizes = as_shape(dims)
     places = listed(multi_index, "ravel_multi_index", "multi_index", "a sequence of positions")
@@ -269,7 +270,7 @@ def _checked(at: Any, size: int, name: str) -> Any:
 
 @_new
 def diag_indices(n: int, ndim: int = 2, *, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Create the index of the main diagonal of an array with axes of one length.
+    """Create the index of the main diagonal of an array with axes of equal length.
 
     Args:
       n: the length of the axes.
@@ -285,10 +286,10 @@ def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...
     """Create the index of the main diagonal of an array.
 
     Args:
-      arr: an array of at least two axes, all of one length.
+      arr: an array of at least two axes, all of equal length.
 
     Raises:
-      ArgumentError: the array has fewer axes, or axes of different lengths.
+      ArgumentError: the array has fewer than two axes, or axes of different lengths.
     """
     array_shape = np.shape(arr)
     if len(array_shape) < 2 or len(set(array_shape)) > 1:
@@ -445,13 +446,13 @@ Array([[1, 3],
 def mask_indices(
     n: int, mask_func: Callable[[Any, Any], Any], k: Any = 0, *, out_sharding: Any = None
 ) -> tuple[Array, ...]:
-    """Find the index of the elements of a square matrix that a function such as `tril` keeps.
+    """Create the index of the elements of a square matrix that a function such as `tril` keeps.
 
     Args:
       n: the number of rows and columns.
-      mask_func: a function of a matrix and `k`, which replaces elements by zeros.
+      mask_func: a function of a matrix and `k` that replaces the other elements by zeros.
       k: the second argument of the function, such as the number of a diagonal.
-      out_sharding: the sharding of the matrix.
+      out_sharding: a sharding for the matrix on which `mask_func` is called.
     """
     check_function(mask_func, "mask_indices", "mask_func")
     masked = mask_func(ones((n, n), int, out_sharding=out_sharding), k)

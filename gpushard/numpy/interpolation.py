@@ -37,21 +37,21 @@ def interp(
 ) -> Array:
     """Interpolate linearly between points.
 
-    Every device gets all points; the positions to interpolate at stay where they are.
+    Every device gets all points. The positions `x` are not moved.
 
     Args:
-      x: the positions to interpolate at, an array.
-      xp: the positions of the points, a vector, ascending unless there is a period.
-      fp: the values of the points, a vector.
+      x: the positions at which to interpolate, an array.
+      xp: the positions of the points, a vector; they must ascend unless `period` is given.
+      fp: the values at the points, a vector.
       left: the value to the left of all points: a number, an array that broadcasts with `x`, or
-        "extrapolate" to continue the first line. By default the value of the first point.
-      right: the value to the right of all points, in the forms of `left`. By default the value of
+        "extrapolate" to extend the first line. By default the value at the first point.
+      right: the value to the right of all points, in the forms of `left`. By default the value at
         the last point.
-      period: the period of the positions, a number; `left` and `right` are then ignored.
+      period: the period of the positions, a number. If it is given, `left` and `right` are ignored.
 
     Raises:
-      ArgumentError: there are no points, vectors differ in length, the period is 0, or `left` or
-        `right` is another text.
+      ArgumentError: there are no points, `xp` and `fp` differ in length, `period` is 0, or `left`
+        or `right` is another string than "extrapolate".
       ArgumentTypeError: positions are complex, or `left` or `right` is not a number.
 
     >>> interp([0.5, 3.0], [0.0, 1.0, 2.0], [10.0, 20.0, 40.0])

@@ -40,7 +40,7 @@ def vstack(
 def hstack(
     tup: Any, *, dtype: Any = None, casting: str = "same_kind", out_sharding: Any = None
 ) -> Array:
-    """Join arrays along the second axis, vectors along their only axis."""
+    """Join arrays along the second axis; vectors are joined along their only axis."""
     xs = _raised(tup, 1, "hstack", dtype, casting)
     axis = 0 if xs[0].ndim == 1 else 1
     return concat(xs, axis)
@@ -66,13 +66,15 @@ def column_stack(tup: Any, *, out_sharding: Any = None) -> Array:
 def block(arrays: Any, *, out_sharding: Any = None) -> Array:
     """Assemble an array from blocks in nested lists.
 
-    The innermost lists are joined along the last axis, the lists around them along the axis before.
+    The blocks in the innermost lists are joined along the last axis, those in the lists around them
+    along the axis before, and so on.
 
     Args:
-      arrays: the blocks, in lists that are all nested to the same depth.
+      arrays: the blocks, in lists that are all nested equally deep.
 
     Raises:
-      ArgumentError: a list is empty, lists are nested to different depths, or sizes do not fit.
+      ArgumentError: a list is empty, lists are nested to different depths, or lengths differ along
+        another axis.
 
     >>> block([[1, 2], [3, 4]])
     Array([[1, 2],

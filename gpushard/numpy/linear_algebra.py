@@ -53,7 +53,7 @@ def inner(
 
 @public(arrays=2)
 def outer(a: Any, b: Any, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Multiply every element of `a` by every element of `b`, both flattened to vectors."""
+    """Multiply each element of `a` by each element of `b`, both flattened to vectors."""
     refuse_out("outer", out)
     return bind(OUTER, (a.ravel(), b.ravel()), ("a,b->ab",), out_sharding)
 
@@ -67,7 +67,7 @@ def vdot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Sum the products of two arrays flattened to vectors; `a` is conjugated."""
+    """Compute the dot product of two arrays that are flattened to vectors; `a` is conjugated."""
     x1, x2 = in_types((a, b), "vdot", precision, preferred_element_type)
     if x1.shape == x2.shape and x1.ndim:  # elements lie together as they are
         letters = LETTERS[: x1.ndim]
@@ -90,11 +90,12 @@ def vecdot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Sum the products of vectors along an axis; other axes broadcast, `x1` is conjugated.
+    """Compute dot products of vectors along an axis; other axes broadcast, and `x1` is conjugated.
 
     Args:
-      axis: the axis of the vectors in both arrays, negative if their numbers of axes differ.
-      dtype: the dtype of the result, which operands are converted to.
+      axis: the axis of the vectors in both arrays. It must be negative if their numbers of axes
+        differ.
+      dtype: the dtype of the result, to which operands are converted first.
 
     Raises:
       ArgumentError: an operand does not have the axis, or lengths differ.
@@ -115,11 +116,11 @@ def vecdot(
 
 @public()
 def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Multiply matrices by vectors; axes before these broadcast.
+    """Multiply matrices by vectors; all other axes broadcast.
 
     Args:
-      x1: an array of matrices.
-      x2: an array of vectors.
+      x1: an array with matrices along its last two axes.
+      x2: an array with vectors along its last axis.
     """
     refuse_out("matvec", out)
     return einsum("...ij,...j->...i", x1, x2, out_sharding=out_sharding)
@@ -127,11 +128,11 @@ def matvec(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) ->
 
 @public(arrays=1)
 def vecmat(x1: Any, x2: Any, /, out: Any = None, *, out_sharding: Any = None) -> Array:
-    """Multiply vectors, conjugated, by matrices; axes before these broadcast.
+    """Multiply conjugated vectors by matrices; all other axes broadcast.
 
     Args:
-      x1: an array of vectors.
-      x2: an array of matrices.
+      x1: an array with vectors along its last axis.
+      x2: an array with matrices along its last two axes.
     """
     refuse_out("vecmat", out)
     return einsum("...i,...ij->...j", x1.conj(), x2, out_sharding=out_sharding)
@@ -150,8 +151,8 @@ def tensordot(
     """Sum products over several axes of two arrays.
 
     Args:
-      axes: the number of last axes of `a` and first axes of `b`; or the axes of both, as two
-        integers or two sequences of integers.
+      axes: how many of the last axes of `a` and the first axes of `b` to sum over. Or the axes of
+        `a` and the axes of `b`, as a pair of integers or of sequences of integers.
 
     Raises:
       ArgumentError: an axis does not exist, or lengths differ.
@@ -228,18 +229,18 @@ def cross(
 ) -> Array:
     """Compute cross products of vectors.
 
-    A vector of two elements lies in the plane: its third element is 0. The cross product of two
-    such vectors is a number, the third element of the result; the other two would be 0.
+    A vector of two elements counts as one with a third element 0. For two such vectors, the result
+    is only the third element of the product, a number; the other elements would be 0.
 
     Args:
       b: an array; its shape and that of `a` broadcast.
       axisa: the axis of the vectors in `a`.
       axisb: the axis of the vectors in `b`.
       axisc: the axis of the vectors in the result. Ignored if the products are numbers.
-      axis: the axis of the vectors in all three arrays; replaces the other arguments.
+      axis: the axis of the vectors in all three arrays; overrides the other three arguments.
 
     Raises:
-      ArgumentError: vectors have neither two nor three elements.
+      ArgumentError: a vector has neither two nor three elements.
 
     >>> import gpushard as gs
     >>> cross(gs.numpy.asarray([1, 0, 0]), gs.numpy.asarray([0, 1, 0]))
@@ -267,7 +268,7 @@ def cross(
 
 @public(arrays=2)
 def kron(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
-    """Compute the Kronecker product: every element of `a` times all of `b`, in blocks.
+    """Compute the Kronecker product: each element of `a` becomes a block, the element times `b`.
 
     Args:
       b: an array. If one array has fewer axes, it gets new first axes.

@@ -38,9 +38,9 @@ def isclose(
     """Test whether elements differ by at most `atol + rtol * abs(b)`.
 
     Args:
-      rtol: the relative tolerance, a share of `b`.
+      rtol: the relative tolerance, a factor of abs(b).
       atol: the absolute tolerance.
-      equal_nan: whether NaNs are close to each other.
+      equal_nan: whether two NaNs count as close.
     """
     if isinstance(b, int):  # differences of integers may not fit their type
         b = float(b)
@@ -68,15 +68,15 @@ def _on_host(x1: Any, x2: Any, *numbers: Any) -> bool:
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool | Array:
     """Test whether two arrays have the same shape and equal elements.
 
-    Arrays on the same devices are compared there, others on the host.
+    Arrays on the same devices are compared there; other arrays are compared on the host.
 
     Args:
       a1: an array.
       a2: an array.
-      equal_nan: whether NaNs are equal.
+      equal_nan: whether two NaNs count as equal.
 
     Returns:
-      A bool; in a traced or mapped function an array without dims.
+      A bool; in a traced or mapped function a scalar array.
     """
     if _on_host(a1, a2):
         return bool(np.array_equal(np.asarray(a1), np.asarray(a2), equal_nan=equal_nan))
@@ -90,14 +90,14 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool | Array:
 
 
 def array_equiv(a1: Any, a2: Any) -> bool | Array:
-    """Test whether two arrays broadcast to one shape and have equal elements there.
+    """Test whether two arrays broadcast to a common shape, with equal elements.
 
     Args:
       a1: an array.
       a2: an array.
 
     Returns:
-      A bool; in a traced or mapped function an array without dims.
+      A bool; in a traced or mapped function a scalar array.
     """
     if _on_host(a1, a2):
         return bool(np.array_equiv(np.asarray(a1), np.asarray(a2)))
@@ -119,12 +119,12 @@ def allclose(
     devices. Other arrays are compared on the host.
 
     Args:
-      rtol: the relative tolerance, a share of `b`.
+      rtol: the relative tolerance, a factor of abs(b).
       atol: the absolute tolerance.
-      equal_nan: whether NaNs are close to each other.
+      equal_nan: whether two NaNs count as close.
 
     Returns:
-      A bool; in a traced or mapped function an array without dims.
+      A bool; in a traced or mapped function a scalar array.
     """
     x, number = (a, b) if is_number(b) else (b, a)
     if not (isinstance(x, Array) and is_number(number)) and _on_host(a, b, rtol, atol):

@@ -68,12 +68,13 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
     """Shift elements along axes; elements that leave at one end enter at the other.
 
     Args:
-      shift: the number of positions, an integer or an integer for each axis in `axis`. In traced or
-        mapped functions it may be a traced value.
-      axis: the axes; by default all elements in row-major order.
+      shift: the number of positions: an integer, or an integer for each axis in `axis`. In traced
+        and mapped functions, it may be a traced value.
+      axis: the axes, an integer or a tuple of integers. By default the array is flattened, and gets
+        its shape back afterwards.
 
     Raises:
-      ArgumentError: the number of shifts is not that of the axes.
+      ArgumentError: the numbers of shifts and axes differ.
     """
     if getattr(shift, "ndim", 0) == 1:
         shift = tuple(shift)
@@ -122,7 +123,7 @@ def broadcast_arrays(*xs: Any, out_sharding: Any = None) -> tuple[Array, ...]:
     """Broadcast arrays to one shape.
 
     Raises:
-      ArgumentError: they do not broadcast.
+      ArgumentError: the arrays do not broadcast.
     """
     arrays = [as_value(x, "broadcast_arrays") for x in xs]
     shape = broadcast("broadcast_arrays", [x.shape for x in arrays])
@@ -188,7 +189,7 @@ def size(a: Any, axis: Any = None) -> int:
     """Return the number of elements.
 
     Args:
-      axis: the axes to count along; all by default.
+      axis: the axes along which to count, an integer or a tuple of integers; all by default.
     """
     sizes = shape(a)
     return math.prod(sizes[dim] for dim in from_end(axis, len(sizes), "size"))
@@ -196,11 +197,11 @@ def size(a: Any, axis: Any = None) -> int:
 
 @public
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: Any = None) -> Array:
-    """Rotate an array by right angles, from the first towards the second of two axes.
+    """Rotate an array by right angles, in the plane of two axes, from the first to the second.
 
     Args:
       m: an array of at least two axes.
-      k: the number of right angles.
+      k: the number of right angles; negative to rotate the other way.
       axes: the two axes.
 
     Raises:
@@ -226,11 +227,11 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
 
 @public
 def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> Array:
-    """Move an axis before another; `moveaxis` is clearer.
+    """Move an axis in front of another axis; `moveaxis` is easier to use.
 
     Args:
       axis: the axis to move.
-      start: the axis that it goes before.
+      start: the other axis.
 
     Raises:
       ArgumentError: an axis does not exist.

@@ -32,8 +32,8 @@ __all__ = ["diag", "diagflat", "eye", "identity", "tri", "tril", "triu", "vander
 created_from_shapes = described(
     dtype="the dtype; float64 by default.",
     order='must be "C" or None.',
-    device="where the array goes.",
-    out_sharding="where the array goes; another name of `device`.",
+    device="a device or a sharding for the array; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -52,8 +52,9 @@ def eye(
 
     Args:
       N: the number of rows.
-      M: the number of columns; by default that of rows.
-      k: the diagonal, above the main one if positive. It may be traced.
+      M: the number of columns; by default equal to the number of rows.
+      k: the diagonal: 0 for the main one, positive above it, negative below it. It may be a traced
+        value.
     """
     check_order(order)
     place = place_of(device, out_sharding)
@@ -78,7 +79,7 @@ def identity(n: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
 @public
 def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Take a diagonal of a matrix, or create the matrix with a vector on a diagonal.
+    """Take a diagonal of a matrix, or create a matrix with a vector on a diagonal.
 
     Args:
       v: a matrix or a vector.
@@ -107,7 +108,7 @@ def diag(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
 
 @public
 def diagflat(v: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
-    """Create the matrix with all elements of an array, in row-major order, on a diagonal."""
+    """Create a matrix with all elements of an array, in row-major order, on a diagonal."""
     return diag(v.ravel(), k, out_sharding=out_sharding)
 
 
@@ -125,8 +126,9 @@ def tri(
 
     Args:
       N: the number of rows.
-      M: the number of columns; by default that of rows.
-      k: the diagonal, above the main one if positive. It may be traced.
+      M: the number of columns; by default equal to the number of rows.
+      k: the diagonal: 0 for the main one, positive above it, negative below it. It may be a traced
+        value.
     """
     place = place_of(device, out_sharding)
     shape = as_shape((N, N if M is None else M), "N, M")
@@ -163,7 +165,7 @@ def tril(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
       m: an array of at least two axes.
 
     Raises:
-      ArgumentError: the array has fewer axes.
+      ArgumentError: the array has fewer than two axes.
     """
     return _part(rows.TRIL, m, k)
 
@@ -176,7 +178,7 @@ def triu(m: Any, k: int = 0, *, out_sharding: Any = None) -> Array:
       m: an array of at least two axes.
 
     Raises:
-      ArgumentError: the array has fewer axes.
+      ArgumentError: the array has fewer than two axes.
     """
     return _part(rows.TRIU, m, k)
 
@@ -191,15 +193,15 @@ def _part(row: Row, x: Any, k: Any) -> Any:
 def vander(
     x: Any, N: int | None = None, increasing: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Create the matrix of the powers of a vector, one column for each power.
+    """Create a matrix of the powers of a vector, one column for each power.
 
     Args:
       x: the vector.
       N: the number of columns; by default the length of the vector.
-      increasing: whether powers ascend from 0, rather than descend to it.
+      increasing: whether the powers ascend from 0; if False, they descend to 0.
 
     Raises:
-      ArgumentError: the array is not a vector, or the number is negative.
+      ArgumentError: `x` is not a vector, or `N` is negative.
     """
     check_vector("vander", "x", x)
     columns = x.shape[0] if N is None else count(N, "vander", "N")

@@ -47,7 +47,7 @@ class Info:
         """Return the dtypes that functions use by default.
 
         Args:
-          device: makes no difference.
+          device: ignored.
         """
         names = {
             "real floating": "float64",
@@ -63,7 +63,7 @@ class Info:
         """Return dtypes by name.
 
         Args:
-          device: makes no difference.
+          device: ignored.
           kind: the kind: "bool", "integral", "real floating" and so on, or a tuple of these; all by
             default.
 

@@ -77,7 +77,8 @@ def nanmax(a: Any, *how: Any, **more: Any) -> Any:
 def nanargmin(a: Any, *how: Any, **more: Any) -> Any:
     """Find the position of the first minimum without NaNs; -1 if all are NaN.
 
-    NumPy raises if all are NaN; here the host would have to read the elements.
+    NumPy raises an error if all elements are NaN. gpushard does not, since the host would have to
+    wait and read the elements.
     """
     return _place(statistical.argmin, np.inf, a, *how, **more)
 
@@ -86,7 +87,8 @@ def nanargmin(a: Any, *how: Any, **more: Any) -> Any:
 def nanargmax(a: Any, *how: Any, **more: Any) -> Any:
     """Find the position of the first maximum without NaNs; -1 if all are NaN.
 
-    NumPy raises if all are NaN; here the host would have to read the elements.
+    NumPy raises an error if all elements are NaN. gpushard does not, since the host would have to
+    wait and read the elements.
     """
     return _place(statistical.argmax, -np.inf, a, *how, **more)
 

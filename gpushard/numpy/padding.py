@@ -63,24 +63,26 @@ def pad(
     """Add a border to an array.
 
     Args:
-      pad_width: the numbers of elements before and after each axis: a pair (before, after) for
-        each, one such pair for all, or one integer.
-      mode: the elements of the border. "constant"; "empty", of any value; "edge", the nearest
-        element; "wrap", the elements of the other end; "reflect" or "symmetric", mirrored without
-        or with the element at the edge; "linear_ramp", from the edge to an end value; "maximum",
-        "minimum", "mean" or "median" of the elements at that end. Or a function, which is called
-        for each vector along each axis, padded with zeros, as `function(vector, (before, after),
-        axis, kwargs)`: it returns the new vector, or changes its argument.
+      pad_width: the numbers of new elements before and after each axis. A pair (before, after) for
+        each axis, one pair for all axes, or one integer for all.
+      mode: the values of the border. "constant": `constant_values`. "empty": any values. "edge":
+        the nearest element. "wrap": the elements at the other end. "reflect": mirrored elements,
+        without the one at the edge; "symmetric": mirrored elements with the one at the edge.
+        "linear_ramp": a line from the edge to `end_values`. "maximum", "minimum", "mean", "median":
+        of the elements at that end. Or a function, which is called for each vector along each axis,
+        padded with zeros: `function(vector, (before, after), axis, kwargs)`. It changes the vector,
+        or returns a new one.
       constant_values: the constants, in a form like `pad_width`; 0 by default.
-      end_values: the values at the ends of ramps, in a form like `pad_width`; 0 by default.
-      stat_length: the number of elements at an end for statistics, in a form like `pad_width`; all
-        by default.
-      reflect_type: "even", or "odd" for twice the element at the edge less the mirrored one.
-      **kwargs: arguments of the function.
+      end_values: the outermost values of "linear_ramp", in a form like `pad_width`; 0 by default.
+      stat_length: how many elements at an end "maximum", "minimum", "mean" and "median" use, in a
+        form like `pad_width`; all by default.
+      reflect_type: "even" for mirrored elements; "odd" for twice the element at the edge minus the
+        mirrored element.
+      **kwargs: more arguments of the function `mode`.
 
     Raises:
-      ArgumentError: a width is negative, the mode is unknown, the mode does not have a keyword, or
-        an axis without elements would be continued.
+      ArgumentError: a width is negative, or the mode is unknown or does not have one of the
+        arguments. Or the border of an axis without elements would depend on elements.
       ArgumentTypeError: widths are not integers.
 
     >>> import gpushard as gs

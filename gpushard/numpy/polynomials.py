@@ -64,7 +64,11 @@ def _trims(trim_leading_zeros: bool | None, polynomials: Sequence[Any]) -> bool:
     return trim_leading_zeros
 
 
-_polynomials = public(arrays=2, a1="coefficients.", a2="coefficients.")
+_polynomials = public(
+    arrays=2,
+    a1="the coefficients of the first polynomial, highest power first.",
+    a2="the coefficients of the second polynomial, highest power first.",
+)
 
 
 @_polynomials
@@ -90,9 +94,9 @@ def polymul(
     """Multiply two polynomials.
 
     Args:
-      trim_leading_zeros: whether to remove leading zeros of the operands; the host then reads their
-        number. None removes them unless an operand is traced, since the shape of a traced result
-        cannot depend on values.
+      trim_leading_zeros: whether to remove leading zeros of the operands first; the host then waits
+        to count them. None removes them unless an operand is traced, since the shape of a traced
+        result cannot depend on values.
 
     >>> polymul([1, 2], [1, -2])
     Array([ 1,  0, -4], dtype=int64)
@@ -111,14 +115,15 @@ def polydiv(
     """Divide two polynomials.
 
     Args:
-      u: the coefficients of the dividend.
-      v: the coefficients of the divisor; the first is not 0.
-      trim_leading_zeros: whether to remove leading zeros of the remainder; the host then reads
-        their number. None removes them unless an operand is traced, since the shape of a traced
+      u: the coefficients of the dividend, highest power first.
+      v: the coefficients of the divisor, highest power first; the first must not be 0.
+      trim_leading_zeros: whether to remove leading zeros of the remainder; the host then waits to
+        count them. None removes them unless an operand is traced, since the shape of a traced
         result cannot depend on values.
 
     Returns:
-      The quotient and the remainder. A remainder with its zeros is as long as `u`.
+      The coefficients of the quotient and of the remainder. If zeros are not removed, the remainder
+      is as long as `u`.
 
     Raises:
       ArgumentError: an operand has no coefficients.
@@ -145,8 +150,8 @@ def polyder(p: Any, m: int = 1, *, out_sharding: Any = None) -> Array:
     """Differentiate a polynomial.
 
     Args:
-      p: the coefficients.
-      m: the order of the derivative.
+      p: the coefficients, highest power first.
+      m: how often to differentiate.
 
     Raises:
       ArgumentError: `m` is negative.
@@ -166,12 +171,12 @@ def polyint(p: Any, m: int = 1, k: Any = None, *, out_sharding: Any = None) -> A
     """Integrate a polynomial.
 
     Args:
-      p: the coefficients.
-      m: the order of the antiderivative.
-      k: the constants of integration, one for each order, or one for all; 0 by default.
+      p: the coefficients, highest power first.
+      m: how often to integrate.
+      k: the constants of integration, one for each integration, or one for all; 0 by default.
 
     Raises:
-      ArgumentError: `m` is negative or more than 2**20, or the constants are too few.
+      ArgumentError: `m` is negative or more than 2**20, or there are too few constants.
 
     >>> polyint([3, 2, 1])
     Array([1., 1., 1., 0.], dtype=float64)
@@ -205,8 +210,8 @@ def polyval(p: Any, x: Any, *, out_sharding: Any = None) -> Array:
     """Evaluate a polynomial by Horner's rule.
 
     Args:
-      p: the coefficients, a vector.
-      x: the points to evaluate at, an array.
+      p: the coefficients, a vector, highest power first.
+      x: the points at which to evaluate, an array.
 
     Raises:
       ArgumentError: the coefficients are not a vector.
@@ -237,21 +242,25 @@ def polyfit(
 ) -> Any:
     """Fit a polynomial to points by least squares.
 
-    There is no warning if the points do not determine the fit: see the rank with `full=True`.
+    gpushard does not warn if the points do not determine the polynomial. To check that, compare the
+    rank that `full=True` returns with deg + 1.
 
     Args:
       x: the positions of the points, a vector.
-      y: the values at the points, a vector, or a matrix with a column for each polynomial.
+      y: the values at these positions: a vector, or a matrix with a column for each polynomial to
+        fit.
       deg: the highest power.
-      rcond: singular values below this share of the greatest count as 0; by default eps times the
-        number of points.
-      full: whether to return also sums of squared residuals, the rank, singular values and rcond.
+      rcond: singular values below this number times the greatest one count as 0; by default eps
+        times the number of points.
+      full: whether to also return the sums of squared residuals, the rank, the singular values and
+        `rcond`.
       w: weights of the points, a vector.
-      cov: whether to return also the covariance of the coefficients; "unscaled" if the weights are
-        inverse standard deviations.
+      cov: whether to also return the covariance matrix of the coefficients; "unscaled" if the
+        weights are 1 / standard deviation.
 
     Raises:
-      ArgumentError: shapes do not fit, the power is negative, or points are too few for `cov`.
+      ArgumentError: the shapes do not match, `deg` is negative, or there are too few points for
+        `cov`.
 
     >>> x = np.arange(4.0)
     >>> np.asarray(polyfit(x, 2 * x + 1, 1)).round(6).tolist()
@@ -307,12 +316,13 @@ def _check_points(x: Any, y: Any) -> None:
 
 @public
 def poly(seq_of_zeros: Any, *, out_sharding: Any = None) -> Array:
-    """Compute the coefficients of the polynomial with given roots.
+    """Compute the coefficients of the polynomial with given roots, highest power first.
 
-    For complex roots they are complex, since a dtype cannot depend on values.
+    For complex roots, the coefficients are always complex; NumPy may return real ones.
 
     Args:
-      seq_of_zeros: the roots, a vector; or a square matrix, for its characteristic polynomial.
+      seq_of_zeros: the roots, a vector; or a square matrix, to compute its characteristic
+        polynomial.
 
     Raises:
       ArgumentError: the array is neither a vector nor a square matrix.
@@ -337,9 +347,9 @@ def roots(p: Any, *, strip_zeros: bool = True, out_sharding: Any = None) -> Arra
     """Compute the complex roots of a polynomial, as eigenvalues of its companion matrix.
 
     Args:
-      p: the coefficients.
-      strip_zeros: whether to remove leading and trailing zeros first; the host then reads their
-        numbers. Otherwise the first coefficient must not be 0.
+      p: the coefficients, highest power first.
+      strip_zeros: whether to remove leading and trailing zeros first; the host then waits to count
+        them. If False, the first coefficient must not be 0.
 
     Raises:
       ArgumentError: the coefficients are not a vector.

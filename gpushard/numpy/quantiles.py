@@ -36,7 +36,7 @@ def median(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute the median over axes: the middle element, or the mean of the two in the middle.
+    """Compute the median over axes: the middle element, or the mean of the two middle elements.
 
     >>> median([3, 1, 2, 5])
     Array(2.5, dtype=float64)
@@ -77,16 +77,18 @@ def quantile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute quantiles over axes: the elements below which given shares of all elements lie.
+    """Compute quantiles over axes: values below which given fractions of the elements lie.
 
     Args:
-      q: the shares, from 0 to 1: a number, or an array, whose axes come first in the result. Shares
-        on devices are not checked; a share out of range gives the least or greatest element.
-      method: the method of interpolation between two elements, by its name in NumPy.
-      weights: weights of the elements, not negative and not checked; for method="inverted_cdf".
+      q: the fractions, from 0 to 1: a number, or an array; its axes come first in the result.
+        Fractions on devices are not checked; if one is out of range, the result is the least or the
+        greatest element.
+      method: the method of interpolation between two elements, such as "linear", as in NumPy.
+      weights: a non-negative weight for each element; only for method="inverted_cdf". The signs are
+        not checked.
 
     Raises:
-      ArgumentError: a share is out of range, the method is unknown, or there are no elements.
+      ArgumentError: a fraction is out of range, the method is unknown, or there are no elements.
       ArgumentTypeError: the array is complex.
 
     >>> quantile([1.0, 2.0, 3.0, 4.0], [0.25, 0.5])
@@ -98,10 +100,10 @@ def quantile(
 
 @public_like(quantile)
 def percentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
-    """Compute percentiles over axes: the elements below which given percentages of all lie.
+    """Compute percentiles over axes: values below which given percentages of the elements lie.
 
     Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose axes come first in the result.
+      q: the percentages, from 0 to 100: a number, or an array; its axes come first in the result.
 
     Raises:
       ArgumentError: a percentage is out of range, the method is unknown, or there are no elements.
@@ -115,7 +117,7 @@ def nanquantile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
     """Compute quantiles over axes without NaNs; NaN if all are NaN.
 
     Raises:
-      ArgumentError: a share is out of range, or the method is unknown.
+      ArgumentError: a fraction is out of range, or the method is unknown.
       ArgumentTypeError: the array is complex.
     """
     return _quantile("nanquantile", a, q, *how, **more)
@@ -126,7 +128,7 @@ def nanpercentile(a: Any, q: Any, *how: Any, **more: Any) -> Any:
     """Compute percentiles over axes without NaNs; NaN if all are NaN.
 
     Args:
-      q: the percentages, from 0 to 100: a number, or an array, whose axes come first in the result.
+      q: the percentages, from 0 to 100: a number, or an array; its axes come first in the result.
 
     Raises:
       ArgumentError: a percentage is out of range, or the method is unknown.

@@ -33,11 +33,11 @@ _INT = np.dtype(np.int64)
 _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 
 _ranges = described(
-    num="the number of numbers.",
+    num="how many numbers to create.",
     endpoint="whether to include `stop`.",
-    axis="the axis of the result along which numbers run, if an operand is an array.",
-    device="where the array goes.",
-    out_sharding="where the array goes; another name of `device`.",
+    axis="the axis of the result with the numbers, if `start` or `stop` is an array.",
+    device="a device or a sharding for the array; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -53,16 +53,16 @@ def arange(
 ) -> Array:
     """Create evenly spaced numbers from `start` up to, not including, `stop`.
 
-    Elements are NumPy's to the bit.
+    The elements are equal to those of NumPy, bit for bit.
 
     Args:
-      start: the first number; without `stop` numbers start at 0 and end before `start`.
-      stop: the end of the numbers.
-      step: the distance of the numbers.
-      dtype: the dtype; by default that to which the arguments promote.
+      start: the first number. Without `stop`, the numbers start at 0 and end before `start`.
+      stop: the end of the numbers, which is excluded.
+      step: the step from number to number.
+      dtype: the dtype; by default the dtype to which the arguments promote.
 
     Raises:
-      ArgumentError: the step is 0, or the numbers do not end.
+      ArgumentError: `step` is 0, or the numbers would never end.
       ArgumentTypeError: an argument is not a number.
 
     >>> arange(3), arange(1, 2, 0.25)
@@ -194,16 +194,16 @@ def linspace(
 ) -> Any:
     """Create `num` evenly spaced numbers from `start` to `stop`.
 
-    If both are numbers, elements are NumPy's to the bit.
+    If `start` and `stop` are numbers, the elements are equal to those of NumPy, bit for bit.
 
     Args:
       start: the first number, or an array of first numbers.
-      stop: the last number, or an array of last numbers; it and `start` broadcast.
-      retstep: whether to return the distance of the numbers, too.
-      dtype: the dtype; floats or complex numbers by default.
+      stop: the last number, or an array of last numbers; `start` and `stop` broadcast.
+      retstep: whether to also return the step from number to number.
+      dtype: the dtype; by default a floating-point or complex dtype.
 
     Returns:
-      The numbers, or a tuple of the numbers and their distance.
+      The numbers, or with `retstep` a pair of the numbers and the step.
 
     Raises:
       ArgumentError: `num` is negative.
@@ -277,13 +277,13 @@ def logspace(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create `num` numbers from `base**start` to `base**stop` at equal ratios.
+    """Create `num` numbers from `base**start` to `base**stop` with constant ratios.
 
     Args:
       start: the first exponent, or an array of first exponents.
       stop: the last exponent, or an array of last exponents.
-      base: the base of the powers; it, `start` and `stop` broadcast.
-      dtype: the dtype; floats or complex numbers by default.
+      base: the base of the powers; `start`, `stop` and `base` broadcast.
+      dtype: the dtype; by default a floating-point or complex dtype.
 
     Raises:
       ArgumentError: `num` is negative.
@@ -314,12 +314,13 @@ def geomspace(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Create `num` numbers from `start` to `stop` at equal ratios.
+    """Create `num` numbers from `start` to `stop` with constant ratios.
 
     Args:
-      start: the first number, real and not 0, or an array of first numbers.
-      stop: the last number, of the same sign. Elements of arrays with different signs give NaN.
-      dtype: the dtype; floats by default.
+      start: the first number, or an array of first numbers; they must be real and not 0.
+      stop: the last number, or an array of last numbers, with the signs of `start`. If the signs of
+        elements of arrays differ, the results are NaN.
+      dtype: the dtype; by default a floating-point dtype.
 
     Raises:
       ArgumentError: a number is 0, signs differ, or `num` is negative.

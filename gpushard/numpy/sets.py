@@ -32,16 +32,16 @@ _METHODS = (None, "auto", "compare_all", "binary_search", "sort")
 _unique = public(
     arrays=1,
     x="an array; NaNs differ from each other.",
-    size="the number of results; None for the number of unique elements, which the host reads.",
-    fill_value="the element that fills a result with too few; by default the first one.",
+    size="the length of the results; None for all unique elements: the host waits to count them.",
+    fill_value="the element that pads results up to `size`; by default the first element.",
 )
 _sets = public(
     arrays=2,
     ar1="an array.",
     ar2="an array.",
-    assume_unique="makes no difference.",
-    fill_value="the element that fills a result with too few; by default the first one.",
-    size="the number of results; None for as many as exist, which the host reads.",
+    assume_unique="ignored.",
+    fill_value="the element that pads results up to `size`; by default the first element.",
+    size="the length of the result; None for all elements: the host waits to count them.",
 )
 
 
@@ -59,15 +59,16 @@ def isin(
     """Test whether each element of one array is in another.
 
     Args:
-      element: the elements; NaN is in no array.
-      test_elements: the array to look for them in.
-      assume_unique: makes no difference.
-      invert: whether to return True for elements that are not in it.
-      kind: makes no difference.
-      method: makes no difference.
+      element: the elements to test; the result is False for NaN.
+      test_elements: the array in which to look for them.
+      assume_unique: ignored.
+      invert: whether to return True for elements that are not in `test_elements`, and False for
+        others.
+      kind: ignored.
+      method: ignored.
 
     Raises:
-      ArgumentError: `kind` is unknown to NumPy, or `method` to JAX.
+      ArgumentError: `kind` is not one of NumPy's, or `method` not one of JAX's.
 
     >>> import gpushard as gs
     >>> isin(gs.numpy.asarray([1, 2, 3]), [3, 1])
@@ -83,7 +84,7 @@ def isin(
 def union1d(
     ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Find the unique elements of two arrays together, in order."""
+    """Find the unique elements of two arrays together, in ascending order."""
     both = concat([ar1.ravel(), ar2.ravel()])
     return different("union1d", both, Wish(), size, fill_value)[0]
 
@@ -99,12 +100,13 @@ def intersect1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Find the unique elements that are in both of two arrays, in order.
+    """Find the unique elements that are in both of two arrays, in ascending order.
 
     Args:
-      assume_unique: makes no difference.
-      return_indices: whether to return also their first positions in `ar1` and in `ar2`. A filled
-        place has the size of the array as position, which is out of bounds.
+      assume_unique: ignored.
+      return_indices: whether to also return the first positions of these elements in `ar1` and in
+        `ar2`. Elements that pad the result have the size of the array as position, which is out of
+        bounds.
     """
     x1, x2 = _alike(ar1, ar2)
     wish = Wish((INDICES,) * bool(return_indices), beyond=True)
@@ -125,11 +127,11 @@ def setdiff1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Find the unique elements of one array that are not in another, in order.
+    """Find the unique elements of one array that are not in another, in ascending order.
 
     Args:
-      assume_unique: whether the elements of `ar1` are unique; they then stay in their order.
-      fill_value: the element that fills a result with too few; 0 by default.
+      assume_unique: whether the elements of `ar1` are unique. If True, they keep their order.
+      fill_value: the element that pads the result up to `size`; 0 by default.
     """
     x1, x2 = ar1.ravel(), ar2.ravel()
     wish = Wish(distinct=bool(assume_unique))
@@ -148,10 +150,10 @@ def setxor1d(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Array:
-    """Find the unique elements that are in exactly one of two arrays, in order.
+    """Find the unique elements that are in exactly one of two arrays, in ascending order.
 
     Args:
-      ar2: an array; NaNs in both arrays differ from each other.
+      ar2: an array. NaNs never count as equal.
       assume_unique: whether the elements of each array are unique.
     """
     x1, x2 = _alike(ar1, ar2)
@@ -214,7 +216,7 @@ class UniqueInverse(NamedTuple):
 def unique_all(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueAll:
-    """Find the unique elements, their first positions, the inverse, and their counts.
+    """Find the unique elements, their first positions, the inverse positions, and their counts.
 
     >>> import gpushard as gs
     >>> unique_all(gs.numpy.asarray([5, 2, 5])).inverse_indices
@@ -238,7 +240,7 @@ def unique_counts(
 def unique_inverse(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> UniqueInverse:
-    """Find the unique elements, and for each element its position among them."""
+    """Find the unique elements, and for each element its position among the unique elements."""
     wish = Wish((INVERSE,), equal_nan=False)
     values, inverse = different("unique_inverse", x.ravel(), wish, size, fill_value)
     return UniqueInverse(values, inverse.reshape(x.shape))
@@ -248,7 +250,7 @@ def unique_inverse(
 def unique_values(
     x: Any, *, size: int | None = None, fill_value: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Find the unique elements, in order."""
+    """Find the unique elements, in ascending order."""
     return different("unique_values", x.ravel(), Wish(equal_nan=False), size, fill_value)[0]
 
 
@@ -298,18 +300,19 @@ def unique(
     fill_value: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """Find the unique elements, or the unique slices along an axis, in order.
+    """Find the unique elements, or the unique slices along an axis, in ascending order.
 
     Args:
-      return_index: whether to return also the first position of each.
-      return_inverse: whether to return also the position of each element among the unique ones.
-      return_counts: whether to return also the count of each.
-      axis: the axis with the slices to compare; None compares single elements.
-      equal_nan: whether NaNs are equal; in slices they always differ, as in NumPy.
-      sorted: makes no difference: results are in order.
+      return_index: whether to also return the first position of each unique element.
+      return_inverse: whether to also return the position of each element among the unique elements.
+      return_counts: whether to also return how often each unique element occurs.
+      axis: the axis along which slices are compared; None compares single elements.
+      equal_nan: whether NaNs count as equal. In slices, they never do, as in NumPy.
+      sorted: ignored: results are always in ascending order.
 
     Returns:
-      The elements, or a tuple of the elements and the other results in the order of the arguments.
+      The unique elements. If you ask for other results, a tuple of the elements and these results,
+      in the order of the arguments.
 
     >>> import gpushard as gs
     >>> unique(gs.numpy.asarray([5, 2, 5]), return_counts=True)

@@ -41,11 +41,11 @@ argpartition = public_array(sorting.argpartition)
 
 @described()
 def lexsort(keys: Any, axis: int = -1, *, out_sharding: Any = None) -> Array:
-    """Find the positions that sort by the last key first, then by the keys before it.
+    """Find the positions that sort by several keys: first by the last key, then by earlier keys.
 
     Args:
-      keys: arrays of one shape, or an array that holds them along its first axis.
-      axis: the axis of each key.
+      keys: a sequence of arrays of equal shape, or an array with the keys along its first axis.
+      axis: the axis of each key along which to sort.
 
     Raises:
       ArgumentError: shapes differ.
@@ -69,7 +69,7 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
     """Sort complex numbers along the last axis, by the real part, then by the imaginary part.
 
     Args:
-      a: an array; small integers become complex64, other real numbers complex128.
+      a: an array; integers of 8 or 16 bits become complex64, other real numbers complex128.
     """
     small = kind_of(a.dtype) in "iu" and a.dtype.itemsize < 4
     if kind_of(a.dtype) != "c":
@@ -81,15 +81,15 @@ def sort_complex(a: Any, *, out_sharding: Any = None) -> Array:
 def topk(
     x: Any, /, k: int, axis: Any = -1, largest: bool = True, *, out_sharding: Any = None
 ) -> tuple[Array, Array]:
-    """Find the k greatest or least elements along an axis, in order, and their positions.
+    """Find the k greatest elements along an axis, in descending order, and their positions.
 
-    This is `top_k` of the drafts of the Array API with the arguments of `torch.topk`. The order is
-    that of `sort`: equal elements keep their order, and NaNs come last.
+    This is `top_k` of the drafts of the Array API, with the arguments of `torch.topk`. Equal
+    elements keep their order, and NaNs come last, as in `sort`.
 
     Args:
-      k: the number of elements.
-      axis: the axis; None for all elements in row-major order.
-      largest: whether to find the greatest elements, not the least.
+      k: the number of elements. NaNs count as greater than any number.
+      axis: the axis; None flattens the array in row-major order.
+      largest: if False, find the least elements, in ascending order.
 
     Returns:
       (values, positions).
@@ -120,15 +120,16 @@ searchsorted = public_array(sorting.searchsorted)
 def digitize(
     x: Any, bins: Any, right: bool = False, *, method: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Find the number of the bin of each element; 0 and `len(bins)` are outside.
+    """Find the number of the bin of each element; 0 and `len(bins)` mean outside all bins.
 
     Args:
-      bins: a vector of edges, ascending or descending. The order of a vector on devices is not
-        checked: its first and its last element decide.
-      right: whether bins include their right edge rather than the left one.
+      bins: a vector of edges that ascend or descend. If it is on devices, gpushard compares only
+        the first edge with the last one, and does not check the order.
+      right: whether a bin includes its right edge; if False, it includes its left edge.
 
     Raises:
-      ArgumentError: `bins` is not a vector, or is on the host and not in order.
+      ArgumentError: `bins` is not a vector. Or it is on the host, and its edges neither ascend nor
+        descend.
       ArgumentTypeError: `x` is complex.
 
     >>> import gpushard as gs

@@ -22,7 +22,7 @@ __all__ = ["array_split", "dsplit", "hsplit", "split", "unstack", "vsplit"]
 
 @public
 def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Array, ...]:
-    """Split an array into its slices along an axis, which they do not have.
+    """Split an array into its slices along an axis; the slices do not have this axis.
 
     Args:
       x: an array of at least one axis.
@@ -36,7 +36,7 @@ def unstack(x: Any, /, *, axis: int = 0, out_sharding: Any = None) -> tuple[Arra
 _splitting = public(
     arrays=1,
     axis="the axis.",
-    indices_or_sections="the number of parts; or the positions to cut at, a sequence.",
+    indices_or_sections="the number of parts, or a sequence of positions at which to cut.",
 )
 
 
@@ -89,13 +89,13 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
 def array_split(
     ary: Any, indices_or_sections: Any, axis: int = 0, *, out_sharding: Any = None
 ) -> list[Array]:
-    """Split an array along an axis into parts of nearly equal length.
+    """Split an array along an axis into parts; the lengths differ by 1 at most.
 
     Args:
       axis: the axis.
 
     Raises:
-      ArgumentError: the number is not positive, or more than 2**20 parts would be empty.
+      ArgumentError: the number of parts is not positive, or more than 2**20 parts would be empty.
 
     >>> array_split([1, 2, 3], 2)
     [Array([1, 2], dtype=int64), Array([3], dtype=int64)]
@@ -113,7 +113,7 @@ def split(
       axis: the axis.
 
     Raises:
-      ArgumentError: the number is not positive, or parts would have different lengths.
+      ArgumentError: the number of parts is not positive, or does not divide the axis.
     """
     return _cut("split", ary, indices_or_sections, axis, even=True)
 
@@ -131,7 +131,7 @@ def vsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> l
 
 @_splitting
 def hsplit(ary: Any, indices_or_sections: Any, *, out_sharding: Any = None) -> list[Array]:
-    """Split an array along the second axis, a vector along its only axis."""
+    """Split an array along the second axis; a vector is split along its only axis."""
     return _deep("hsplit", ary, indices_or_sections, int(ary.ndim > 1), 1)
 
 

@@ -93,16 +93,18 @@ def average(
     keepdims: bool = False,
     out_sharding: Any = None,
 ) -> Any:
-    """Compute the weighted mean over axes; NaN or infinity where weights sum to 0.
+    """Compute the weighted mean over axes; NaN or infinity if the weights sum to 0.
 
-    NumPy raises where weights sum to 0; here the host would have to read them.
+    NumPy raises an error if the weights sum to 0. gpushard does not, since the host would have to
+    wait and read them.
 
     Args:
-      weights: the weights, of the shape of the array, or of its axes in `axis`; equal by default.
-      returned: whether to return also the sums of the weights.
+      weights: the weights, with the shape of the array, or with the lengths of the axes in `axis`;
+        equal weights by default.
+      returned: whether to also return the sums of the weights.
 
     Raises:
-      ArgumentError: the shape of the weights does not fit.
+      ArgumentError: the weights have another shape.
 
     >>> average([1.0, 2.0, 4.0], weights=[1, 1, 2])
     Array(2.75, dtype=float64)
@@ -160,7 +162,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
 def ptp(
     a: Any, axis: Any = None, out: Any = None, keepdims: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Compute the range over axes: the maximum less the minimum."""
+    """Compute the range over axes: the maximum minus the minimum."""
     refuse_out("ptp", out)
     most, least = (f(a, axis, keepdims=keepdims) for f in (reductions.max, reductions.min))
     return ew.subtract(most, least)

@@ -87,7 +87,7 @@ class UfuncMethods:
           a: an array.
           axis: the axes; all for None.
           dtype: the dtype of the result, to which elements are converted first.
-          out: must be None; results are values.
+          out: must be None: the result is always a new array.
           keepdims: whether the axes stay, with length 1.
           initial: a number to put before the elements.
           where: the elements to include, booleans that broadcast to the array.

@@ -14,17 +14,17 @@ __all__ = ["frompyfunc", "ufunc"]
 
 
 class ufunc:
-    """An elementwise function of arrays that broadcast, made from your function; see `frompyfunc`.
+    """A function that applies your function element by element; `frompyfunc` creates it.
 
-    Functions such as `add` have the methods `reduce`, `accumulate`, `outer`, `at` and `reduceat`,
-    too.
+    Its operands broadcast. Like `add`, it has the methods `reduce`, `accumulate`, `outer`, `at` and
+    `reduceat`.
 
     Args:
-      func: a function of `nin` elements, which returns `nout` elements.
+      func: a function that takes `nin` elements and returns `nout` elements.
       nin: the number of operands.
       nout: the number of results.
       name: the name of the ufunc; by default that of the function.
-      identity: the operand that leaves the other one unchanged.
+      identity: the first value of reductions: an operand that leaves the other operand unchanged.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class ufunc:
 
         Args:
           *args: the operands, arrays that broadcast.
-          out: must be None; results are values.
+          out: must be None: the result is always a new array.
           where: must be None.
 
         Raises:
@@ -93,15 +93,17 @@ class ufunc:
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:
-    """Make a ufunc from a function of elements.
+    """Make a ufunc from a function that works on single elements.
 
-    The function may use only operations that arrays have; see `vectorize`.
+    The function may use only operations of arrays. It cannot test elements with `if`; see
+    `vectorize`.
 
     Args:
-      func: a function of `nin` elements, which returns `nout` elements.
+      func: a function that takes `nin` elements and returns `nout` elements.
       nin: the number of operands.
       nout: the number of results.
-      identity: the operand that leaves the other one unchanged; needed to reduce no elements.
+      identity: an operand that leaves the other operand unchanged. `reduce` needs it if there are
+        no elements.
 
     Raises:
       ArgumentTypeError: `func` is not a function.

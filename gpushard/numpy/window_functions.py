@@ -19,8 +19,8 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 _windows = described(
     M="the number of elements.",
-    device="where the array goes.",
-    out_sharding="where the array goes; another name of `device`.",
+    device="a device or a sharding for the array; by default where new arrays go.",
+    out_sharding="another name of `device`.",
 )
 
 
@@ -42,19 +42,19 @@ def _window(name: str, M: Any, device: Any, out_sharding: Any, *weights: float) 
 
 @_windows
 def hanning(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Create a Hann window: one wave of a cosine, from 0 to 1 and back."""
+    """Create a Hann window: one period of a cosine, from 0 to 1 and back."""
     return _window("hanning", M, device, out_sharding, 0.5, 0.5)
 
 
 @_windows
 def hamming(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Create a Hamming window: one wave of a cosine, which does not reach 0."""
+    """Create a Hamming window: one period of a cosine, which does not reach 0."""
     return _window("hamming", M, device, out_sharding, 0.54, 0.46)
 
 
 @_windows
 def blackman(M: int, *, device: Any = None, out_sharding: Any = None) -> Array:
-    """Create a Blackman window: a sum of two cosines."""
+    """Create a Blackman window: a sum of two cosines, from 0 to 1 and back."""
     return _window("blackman", M, device, out_sharding, 0.42, 0.5, 0.08)
 
 
@@ -72,7 +72,8 @@ def kaiser(M: int, beta: float, *, device: Any = None, out_sharding: Any = None)
     """Create a Kaiser window, which is computed from a Bessel function.
 
     Args:
-      beta: the shape, a number: 0 for a rectangle, greater numbers for narrower windows.
+      beta: the shape parameter, a number. 0 gives a rectangle, greater numbers give narrower
+        windows.
 
     Raises:
       ArgumentTypeError: `beta` is not a number.

@@ -1,4 +1,4 @@
-"""Random numbers as in `jax.random`: functions of a key, without hidden state.
+"""Draw random numbers as in `jax.random`: from a key, without hidden state.
 
     keys          keys of Threefry-2x32: `key`, `split`, `fold_in`, `KeyArray`
     distributions distributions of numbers: `normal`, `uniform`, `randint` and others
@@ -8,8 +8,8 @@
     sampling      check arguments and draw
     placing       place keys and results
 
-An element depends only on the key and its position. So results are equal for every sharding, and
-each device draws its own shard.
+An element depends only on the key and on its position in the array. So results are equal for every
+sharding, and each device draws its own shard.
 
 >>> from gpushard import random
 >>> key = random.key(0)

@@ -43,17 +43,18 @@ def choice(
     """Choose random elements of an array, or random integers below a number.
 
     Args:
-      key: a key.
-      a: an array to choose from along `axis`, or the number.
-      shape: the dims of the chosen elements; they replace `axis`.
+      key: a random key.
+      a: an array to choose from along `axis`, or an integer n for the integers from 0 to n - 1.
+      shape: the shape of the choices; in the shape of the result, it replaces `axis`.
       replace: whether an element can be chosen more than once.
-      p: probabilities, with one dim; on the host they must sum to 1. By default all are equal.
+      p: the probabilities, a vector; equal by default. If it is on the host, it must sum to 1; if
+        it is on devices, the sum is not checked.
       axis: the dim.
-      mode: the mode of the Gumbel numbers for probabilities without `replace`.
-      out_sharding: the sharding of the result.
+      mode: as for `gumbel`; used if `p` is given and `replace` is False.
+      out_sharding: a sharding or `PartitionSpec` for the result.
 
     Raises:
-      ArgumentError: there are no elements, or too few without `replace`; or `p` has another
+      ArgumentError: there are no elements, or too few to choose each only once. Or `p` has another
         length, is negative, or does not sum to 1.
 
     >>> from gpushard import random
@@ -154,21 +155,23 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Draw random categories, as positions along a dim.
+    """Draw random categories: positions along a dim of logarithmic probabilities.
 
     Args:
-      key: a key.
-      logits: logarithms of probabilities, up to a constant; `axis` may be split over devices.
+      key: a random key.
+      logits: the logarithms of the probabilities, up to a constant. `axis` may be split over
+        devices.
       axis: the dim of categories.
-      shape: shape of the result: the other dims of `logits`, broadcast, with more dims in front.
-        They broadcast only with `replace`.
-      replace: whether a category can be drawn more than once along the dims in front.
-      mode: the mode of the added Gumbel numbers, as for `gumbel`.
-      out_sharding: the sharding of the result.
+      shape: the shape of the result. All dims of `logits` except `axis` must broadcast to it; if
+        `replace` is False, they must be equal to its last dims.
+      replace: whether a category can be drawn more than once along the first dims of `shape`, which
+        `logits` does not have.
+      mode: as for `gumbel`, whose numbers are added to the logits.
+      out_sharding: a sharding or `PartitionSpec` for the result.
 
     Raises:
-      ArgumentError: the other dims of `logits` do not broadcast to the shape, or there are too few
-        categories to draw without replacement.
+      ArgumentError: the other dims of `logits` do not broadcast to `shape`, or there are too few
+        categories to draw each only once.
     """
     x = as_source(logits, "categorical", "logits")
     if x.dtype.kind != "f":

@@ -46,7 +46,7 @@ def uniform(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Draw numbers from the uniform distribution on [minval, maxval).
+    """Draw numbers from the uniform distribution from `minval` to `maxval`, which is excluded.
 
     >>> from gpushard import random
     >>> uniform(random.key(0), (2,), "float32")
@@ -59,16 +59,17 @@ def uniform(
 
 @documented(
     table.RANDINT,
-    minval="the smallest integer, a number or an array",
-    maxval="one more than the largest. Where `maxval <= minval` the result is `minval`",
+    minval="the least integer, a number or an array",
+    maxval="the greatest integer plus 1. If `maxval <= minval`, the result is `minval`",
 )
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw integers from [minval, maxval).
+    """Draw integers from `minval` to `maxval`, which is excluded.
 
-    They are remainders, as in JAX: slightly uneven unless the range is a power of 2, or small
-    compared with that of the type. Bounds outside of the type are clipped to it.
+    As in JAX, the integers are remainders of random bits. So they are slightly uneven, unless the
+    number of possible results is a power of 2, or small compared with the range of the dtype.
+    Bounds are clipped to the range of the dtype.
 
     Raises:
       ArgumentTypeError: a bound or the dtype is not an integer.
@@ -110,8 +111,8 @@ def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
 
 @documented(
     table.BERNOULLI,
-    p="the probability, a number or an array; for one in single precision 32 bits are drawn",
-    mode='"high" draws twice as many bits, for probabilities near 0; "low" does not',
+    p="the probability, a number or an array; for float32, 32 bits are drawn for each element",
+    mode='"low", or "high" to draw twice as many bits, for probabilities near 0',
 )
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
@@ -127,13 +128,13 @@ def bernoulli(
 
 @documented(table.RADEMACHER)
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Draw 1 or -1 with equal probability."""
+    """Draw 1 or -1, with equal probability."""
     return sample(table.RADEMACHER, key, (), shape, dtype, out_sharding)
 
 
 @documented(table.NORMAL)
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Draw standard normal numbers; complex numbers have variance 1 in total.
+    """Draw standard normal numbers; for complex numbers, both parts together have variance 1.
 
     >>> from gpushard import random
     >>> print(normal(random.key(0), (3,), "float32").round(3))
@@ -161,7 +162,9 @@ def truncated_normal(
     return sample(table.TRUNCATED_NORMAL, key, (lower, upper), shape, dtype, out_sharding)
 
 
-@documented(table.LOGNORMAL, sigma="the deviation of the normal numbers, a number or an array")
+@documented(
+    table.LOGNORMAL, sigma="the standard deviation of the normal numbers, a number or an array"
+)
 def lognormal(
     key: Any, sigma: Any = 1.0, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -195,7 +198,7 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
 
 @documented(table.MAXWELL)
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Array:
-    """Draw numbers from the Maxwell distribution with scale 1: lengths of normal vectors in 3-D."""
+    """Draw numbers from the Maxwell distribution with scale 1: lengths of normal vectors in 3D."""
     return sample(table.MAXWELL, key, (), shape, dtype, out_sharding)
 
 
@@ -229,11 +232,13 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw logarithms of gamma numbers, which do not underflow for small `a`."""
+    """Draw logarithms of numbers from the gamma distribution, without underflow for small `a`."""
     return sample(table.LOG_GAMMA, key, (a,), shape, dtype, out_sharding)
 
 
-@documented(table.BETA, a="the first shape parameter, a number or an array", b="the second")
+@documented(
+    table.BETA, a="the first shape parameter, a number or an array", b="the second shape parameter"
+)
 def beta(
     key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -260,7 +265,7 @@ def t(
 @documented(
     table.F,
     dfnum="degrees of freedom of the numerator, a number or an array",
-    dfden="those of the denominator",
+    dfden="degrees of freedom of the denominator",
 )
 def f(
     key: Any,
@@ -318,7 +323,7 @@ def wald(
 @documented(
     table.TRIANGULAR,
     left="the lower bound, a number or an array",
-    mode="where the density is largest, between the bounds",
+    mode="the position of the greatest density, between the bounds",
     right="the upper bound",
 )
 def triangular(
@@ -339,15 +344,15 @@ def triangular(
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw numbers from the density proportional to exp(-abs(x)**p)."""
+    """Draw numbers with a density proportional to exp(-abs(x)**p)."""
     return sample(table.GENERALIZED_NORMAL, key, (p,), shape, dtype, out_sharding)
 
 
 @documented(
     table.DOUBLE_SIDED_MAXWELL,
-    loc="what is added, a number or an array",
-    scale="what numbers are multiplied with before",
-    shape="dims in front of those that `loc` and `scale` broadcast to",
+    loc="a number or an array that is added to the scaled numbers",
+    scale="the factor of the numbers, a number or an array",
+    shape="the shape of the result, without the dims that `loc` and `scale` broadcast to",
 )
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
@@ -369,19 +374,19 @@ def poisson(
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw the number of trials up to the first success, at least 1."""
+    """Draw the number of trials up to and including the first success."""
     return sample(table.GEOMETRIC, key, (p,), shape, dtype, out_sharding)
 
 
 @documented(
     table.BINOMIAL,
-    n="how many trials, a number or an array; infinity of them succeed infinitely often",
+    n="the number of trials, a number or an array; infinity gives infinity",
     p="the probability of success",
-    dtype="a type of floats, as in JAX, or of integers; float64 by default",
+    dtype="a floating-point dtype, as in JAX, or an integer dtype; float64 by default",
 )
 def binomial(
     key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw the number of successes in n trials."""
+    """Draw the number of successes in `n` trials."""
     row = table.BINOMIAL_COUNTS if is_whole(dtype) else table.BINOMIAL
     return sample(row, key, (n, p), shape, dtype, out_sharding)

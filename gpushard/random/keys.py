@@ -35,17 +35,17 @@ def _check_impl(*impls: Any) -> None:
 
 
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
-    """Create a key from a number.
+    """Create a random key from an integer.
 
     Args:
-      seed: an integer of at most 64 bits. A negative one of a type with 32 bits or less has no
-        high word.
-      impl: the generator; "threefry2x32" is the only one.
-      dtype: the generator as a type of keys.
+      seed: an integer of at most 64 bits. If its dtype has at most 32 bits, only the low word of
+        the key is set, even for negative integers.
+      impl: the name of the generator; "threefry2x32" is the only one.
+      dtype: the generator as a dtype of keys, such as `key_dtype()`.
 
     Raises:
       ArgumentTypeError: the seed is not an integer.
-      ArgumentError: the seed has more than 64 bits, or there is no such generator.
+      ArgumentError: the seed has more than 64 bits, or the generator is unknown.
 
     >>> key_data(key(42))
     Array([ 0, 42], dtype=uint32)
@@ -55,11 +55,11 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> KeyArray:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Array:
-    """Create a raw key from a number: an array of uint32 of shape (2,).
+    """Create a raw key from an integer: a uint32 array of shape (2,).
 
     Args:
       seed: an integer of at most 64 bits.
-      impl: the generator.
+      impl: the name of the generator; "threefry2x32" is the only one.
     """
     _check_impl(impl)
     return bind(UNPACK, (_element(seed),))
@@ -83,16 +83,16 @@ def _element(seed: Any) -> Any:
 
 
 def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
-    """Derive new keys from a key; their random numbers are independent.
+    """Derive several new keys from a key; numbers drawn from these keys are independent.
 
     Args:
-      key: a key; do not use it again.
-      num: the number of new keys, or a shape.
-      out_sharding: a sharding of the new keys, or a spec over the mesh of `use_mesh`; each key is
-        derived on its device.
+      key: a random key; do not use it again.
+      num: the number of new keys, or the shape of the array of new keys.
+      out_sharding: a sharding for the new keys, or a `PartitionSpec` over the mesh of `use_mesh`.
+        Each key is derived on its device.
 
     Returns:
-      A `KeyArray`; for a raw key an array of uint32 with a last dim of length 2.
+      A `KeyArray`; for a raw key a uint32 array with a last dim of length 2.
 
     Raises:
       ArgumentError: `num` is negative, or `key` is not a single key.
@@ -110,13 +110,14 @@ def fold_in(key: Any, data: Any) -> Any:
     """Derive a new key from a key and a number.
 
     Args:
-      key: a key.
-      data: an integer of at most 32 bits; on devices it is not read.
+      key: a random key.
+      data: an integer of at most 32 bits, on the host or on devices. The host does not wait to read
+        it.
 
     Raises:
       ArgumentTypeError: `data` is not an integer, or `key` is not a key.
-      ArgumentError: `data` is not a single number, or has more than 32 bits; `key` is not a single
-        key.
+      ArgumentError: `data` is not a single number, or has more than 32 bits. Or `key` is not a
+        single key.
 
     >>> bool(fold_in(key(0), 1) == fold_in(key(0), 2))
     False
@@ -144,7 +145,7 @@ def _fold_number(data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Array:
-    """Return the integers of keys: an array of uint32 with one more dim, of length 2.
+    """Return the integers of keys: a uint32 array with an additional last dim of length 2.
 
     Args:
       keys: a `KeyArray`, or raw keys.
@@ -159,9 +160,9 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """Create keys from their integers.
 
     Args:
-      key_bits_array: an array of uint32 with a last dim of length 2.
-      impl: the generator; "threefry2x32" is the only one.
-      dtype: the generator as a type of keys.
+      key_bits_array: a uint32 array with a last dim of length 2, as `key_data` returns it.
+      impl: the name of the generator; "threefry2x32" is the only one.
+      dtype: the generator as a dtype of keys, such as `key_dtype()`.
     """
     _check_impl(impl, dtype)
     elements: Any = _elements(key_bits_array, "wrap_key_data")
@@ -169,16 +170,16 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
 
 
 def clone(key: Any) -> Any:
-    """Copy a key, to show that its second use is intended."""
+    """Copy a key, to show readers that you use it twice on purpose."""
     key = _unbox(key)
     return copy.copy(key if is_keys(key) else _raw_keys(key, "clone"))
 
 
 def key_dtype(impl_spec: Any = None) -> KeyDType:
-    """Return the type of keys.
+    """Return the dtype of random keys.
 
     Args:
-      impl_spec: the generator; "threefry2x32" is the only one.
+      impl_spec: the name of the generator; "threefry2x32" is the only one.
 
     >>> key_dtype() == key(0).dtype
     True
@@ -188,7 +189,7 @@ def key_dtype(impl_spec: Any = None) -> KeyDType:
 
 
 def key_impl(keys: Any) -> str:
-    """Return the name of the generator of keys."""
+    """Return the name of the generator to which keys belong."""
     _elements(keys, "key_impl")
     return "threefry2x32"
 

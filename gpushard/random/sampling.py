@@ -26,28 +26,28 @@ from gpushard.random.placing import bind_at
 _F = TypeVar("_F", bound=Callable[..., Array])
 
 _TYPES = {
-    "f": "a type of floats; by default float64",
-    "fc": "a type of floats or of complex numbers; by default float64",
-    "iu": "a type of integers; by default int64",
-    "u": "an unsigned integer type; by default uint64",
-    "if": "a type of integers or floats; by default int64",
+    "f": "a floating-point dtype; float64 by default",
+    "fc": "a floating-point or complex dtype; float64 by default",
+    "iu": "an integer dtype; int64 by default",
+    "u": "an unsigned integer dtype; uint64 by default",
+    "if": "an integer or floating-point dtype; int64 by default",
 }
 
 
 def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
     """Complete the docstring of a distribution's function with its arguments."""
     common = {
-        "key": "a key.",
-        "shape": "shape of the result.",
+        "key": "a random key; do not use it again.",
+        "shape": "the shape of the result.",
         "dtype": f"{_TYPES.get(row.kinds, '')}.",
-        "out_sharding": "the sharding of the result.",
+        "out_sharding": "a sharding or `PartitionSpec` for the result.",
     }
 
     def write(function: _F) -> _F:
         if inspect.signature(function).parameters["shape"].default is None:
             names = [name for name, _ in row.parameters]
             origin = f"`{names[0]}`" if len(names) == 1 else "the broadcast parameters"
-            common["shape"] = f"shape of the result; by default that of {origin}."
+            common["shape"] = f"the shape of the result; by default that of {origin}."
         described = common | {name: f"{text}." for name, text in texts.items()}
         text = complete(cast("FunctionType", function), described)
         if "\n\nRaises:\n" not in text and any(domain.contains for _, domain in row.parameters):

@@ -27,8 +27,8 @@ _SQRT, _SIGN = elementwise.ufunc_row(np.sqrt), elementwise.ufunc_row(np.sign)
 
 @documented(
     table.DIRICHLET,
-    alpha="the concentrations, along the last dim",
-    shape="of the result without its last dim; by default that of `alpha`",
+    alpha="the concentration parameters, along the last dim",
+    shape="the shape of the result without its last dim; by default that of `alpha`",
 )
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
@@ -48,13 +48,13 @@ def dirichlet(
 
 @documented(
     table.MULTIVARIATE_NORMAL,
-    mean="the mean, along the last dim",
-    cov="the covariance, along the last two dims; the result is NaN where it is not positive\n"
-    "    definite, or semidefinite where `method` is another one",
-    shape="of the result without its last dim; by default what the other dims of `mean` and `cov`\n"
-    "    broadcast to",
-    method='how the covariance is factored: "cholesky", "eigh" or "svd". The last two also take\n'
-    "    a covariance that is singular",
+    mean="the mean of the vectors, along the last dim",
+    cov="the covariance matrix, along the last two dims. It must be positive definite, or\n"
+    '    positive semidefinite for other methods than "cholesky". If it is not, the result is NaN',
+    shape="the shape of the result without its last dim; by default the shape to which all other\n"
+    "    dims of `mean` and `cov` broadcast",
+    method='how the covariance matrix is factored: "cholesky", "eigh" or "svd". The last two also\n'
+    "    take a singular matrix",
 )
 def multivariate_normal(
     key: Any,
@@ -99,10 +99,11 @@ def _factor(cov: Any, method: str) -> Any:
 
 @documented(
     table.NORMAL,
-    n="how many rows",
-    shape="dims in front of those of the matrices",
-    dtype="a type of floats, or of complex numbers for unitary matrices; float64 by default",
-    m="how many columns, by default as many. The shorter of rows and columns are orthonormal",
+    n="the number of rows",
+    shape="the shape of the result without its last two dims",
+    dtype="a floating-point dtype, or a complex dtype for unitary matrices; float64 by default",
+    m="the number of columns; `n` by default. If they differ, the fewer of rows and columns are\n"
+    "    orthonormal",
 )
 def orthogonal(
     key: Any, n: Any, shape: Any = (), dtype: Any = None, m: Any = None, *, out_sharding: Any = None
@@ -129,13 +130,13 @@ def orthogonal(
 @documented(
     table.GENERALIZED_NORMAL,
     d="the length of the vectors, the last dim of the result",
-    p="of the norm; positive",
-    shape="of the result without its last dim",
+    p="the order of the norm, a positive number",
+    shape="the shape of the result without its last dim",
 )
 def ball(
     key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
-    """Draw vectors from the uniform distribution in the unit ball of a p-norm.
+    """Draw vectors that are uniformly distributed in the unit ball of a p-norm.
 
     Source: Barthe, Guedon, Mendelson and Naor, "A probabilistic approach to the geometry of the
     l_p^n-ball" (2005).
@@ -152,11 +153,11 @@ def ball(
 
 @documented(
     table.BINOMIAL,
-    n="how many trials; it broadcasts to the result without its last dim",
+    n="the number of trials; it broadcasts to the shape of the result without the last dim",
     p="the probabilities of the outcomes, along the last dim",
-    shape="of the result; by default that of `p`",
-    dtype="a type of floats, as in JAX, or of integers; float64 by default",
-    unroll="is of no use here",
+    shape="the shape of the result; by default that of `p`",
+    dtype="a floating-point dtype, as in JAX, or an integer dtype; float64 by default",
+    unroll="ignored",
 )
 def multinomial(
     key: Any,
@@ -168,7 +169,7 @@ def multinomial(
     unroll: Any = 1,
     out_sharding: Any = None,
 ) -> Array:
-    """Draw the number of trials with each outcome, of n trials.
+    """Draw how many of `n` trials have each outcome.
 
     >>> from gpushard import random
     >>> counts = multinomial(random.key(0), 10, [0.2, 0.3, 0.5])

@@ -1,7 +1,7 @@
-"""Layer 8: `gpushard.special`, special functions under SciPy's names.
+"""Compute special functions, under the names of `scipy.special`.
 
-Elementwise ones are SciPy's on the host, which the extra `special` installs, and CuPy's on GPUs.
-`scipy.special` itself takes arrays, too, where it has a ufunc.
+On the host, SciPy computes the elementwise functions; the extra `special` installs it. On GPUs,
+CuPy does. The ufuncs of `scipy.special` also take arrays of gpushard themselves.
 
     ufuncs    the ufuncs of SciPy
     composed  functions composed of these, and sums of exponentials, merged over devices

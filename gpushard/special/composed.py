@@ -28,8 +28,8 @@ def zeta(x: Any, q: Any = None, /, *, out_sharding: Any = None) -> Array:
     """Compute the Hurwitz zeta function: the sum of (k + q) ** -x over k from 0.
 
     Args:
-      x: the powers; greater than 1 if `q` is given.
-      q: the number that is added to k; None for the Riemann zeta function, in which it is 1.
+      x: the powers, an array; greater than 1 if `q` is given.
+      q: the numbers that are added to k, an array. None means 1: the Riemann zeta function.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -42,7 +42,8 @@ def polygamma(n: Any, x: Any, /, *, out_sharding: Any = None) -> Array:
     """Compute the n-th derivative of `digamma`.
 
     Args:
-      n: the orders, integers that are not negative; floats if they are of the dtype of `x`.
+      n: the orders of the derivatives: non-negative integers, or floats with integral values and
+        the dtype of `x`.
       x: an array.
 
     Raises:
@@ -61,7 +62,7 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
     """Compute the logarithm of the multivariate gamma function.
 
     Args:
-      a: an array; the result is NaN where an element is not greater than (d - 1) / 2.
+      a: an array. For elements that are not greater than (d - 1) / 2, the result is NaN.
       d: the dimension, a positive integer.
 
     Raises:
@@ -90,11 +91,11 @@ def multigammaln(a: Any, d: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public(arrays=2)
 def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
-    """Count the ways to choose `k` of `N` things, as floats.
+    """Compute how many ways there are to choose `k` of `N` things, as a float.
 
     Args:
       N: the number of things.
-      k: the number to choose; the result is 0 where `k` is negative or more than `N`.
+      k: the number of things to choose. If it is negative or more than `N`, the result is 0.
 
     Raises:
       MissingLibraryError: SciPy is not installed.
@@ -105,7 +106,7 @@ def comb(N: Any, k: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public
 def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
-    """Compute factorials as floats: gamma(n + 1), and 0 for negative numbers.
+    """Compute factorials as floats: gamma(n + 1), or 0 if n is negative.
 
     Args:
       n: an array.
@@ -118,7 +119,7 @@ def factorial(n: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public
 def sinc(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Compute sin(pi * x) / (pi * x), and 1 at 0."""
+    """Compute sin(pi * x) / (pi * x), or 1 if x is 0."""
     x = x * np.pi
     y = ew.where(x == 0, float(finfo(x.dtype).eps), x)
     return ew.sin(y) / y
@@ -138,11 +139,11 @@ def logsumexp(
     """Compute the logarithm of a sum of exponentials, without overflow.
 
     Args:
-      x: the exponents.
-      axis: the axes to sum over; all by default.
-      b: weights of the exponentials; they broadcast with `x`.
-      return_sign: whether to return the logarithm of the absolute value of the sum, and its sign.
-        Otherwise the logarithm of a negative sum is NaN.
+      x: an array.
+      axis: the axes to sum over, an integer or a tuple of integers; all by default.
+      b: factors of the exponentials, which broadcast with `x`; 1 by default.
+      return_sign: whether to return a pair: the logarithm of the absolute value of the sum, and the
+        sign of the sum. If False, the result is NaN if the sum is negative.
 
     >>> import gpushard as gs
     >>> logsumexp(gs.numpy.asarray([1000.0, 1000.0])) - 1000

@@ -34,8 +34,8 @@ __all__ = [
 _DETAILS = """
 
 Args:
-  {operands}: arrays, or data that `asarray` takes.
-  out_sharding: where the result goes; by default it stays where it is computed.
+  {operands}, or data that `asarray` converts.
+  out_sharding: a sharding or `PartitionSpec` for the result; by default it is not moved.
 
 Raises:
   MissingLibraryError: SciPy is not installed.
@@ -75,7 +75,7 @@ def _unary(name: str, text: str) -> SpecialUnary:
     def function(x: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x,), out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x"))
+    return named(function, name, text + _DETAILS.format(operands="x: an array"))
 
 
 def _binary(name: str, text: str) -> SpecialBinary:
@@ -84,7 +84,7 @@ def _binary(name: str, text: str) -> SpecialBinary:
     def function(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2), out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x1, x2"))
+    return named(function, name, text + _DETAILS.format(operands="x1, x2: arrays that broadcast"))
 
 
 def _ternary(name: str, text: str) -> SpecialTernary:
@@ -93,7 +93,9 @@ def _ternary(name: str, text: str) -> SpecialTernary:
     def function(x1: Any, x2: Any, x3: Any, /, *, out_sharding: Any = None) -> Array:
         return _call(name, (x1, x2, x3), out_sharding)
 
-    return named(function, name, text + _DETAILS.format(operands="x1, x2, x3"))
+    return named(
+        function, name, text + _DETAILS.format(operands="x1, x2, x3: arrays that broadcast")
+    )
 
 
 # fmt: off
@@ -106,39 +108,41 @@ gamma = _unary("gamma", special.gamma.text)
 gammaln = _unary("gammaln", special.gammaln.text)
 loggamma = _unary("loggamma", "Compute the principal branch of log(gamma(x)).")
 rgamma = _unary("rgamma", "Compute 1 / gamma(x).")
-gammasgn = _unary("gammasgn", "Compute the sign of the gamma function.")
+gammasgn = _unary("gammasgn", "Compute the sign of the gamma function: -1, 0 or 1.")
 digamma = _unary("digamma", special.digamma.text)
 psi = digamma
 poch = _binary("poch", "Compute gamma(x1 + x2) / gamma(x1).")
 gammainc = _binary("gammainc", special.gammainc.text)
 gammaincc = _binary("gammaincc", special.gammaincc.text)
-gammaincinv = _binary("gammaincinv", "Compute the inverse of `gammainc` in its second operand.")
-gammainccinv = _binary("gammainccinv", "Compute the inverse of `gammaincc` in its second operand.")
-beta = _binary("beta", "Compute the beta function.")
+gammaincinv = _binary("gammaincinv", "Compute x such that gammainc(x1, x) is x2.")
+gammainccinv = _binary("gammainccinv", "Compute x such that gammaincc(x1, x) is x2.")
+beta = _binary("beta", "Compute the beta function, gamma(x1) * gamma(x2) / gamma(x1 + x2).")
 betaln = _binary("betaln", "Compute the logarithm of the absolute value of the beta function.")
 betainc = _ternary("betainc", special.betainc.text)
-betaincinv = _ternary("betaincinv", "Compute the inverse of `betainc` in its third operand.")
-binom = _binary("binom", "Compute the binomial coefficient of x1 over x2 as a float.")
+betaincinv = _ternary("betaincinv", "Compute x such that betainc(x1, x2, x) is x3.")
+binom = _binary("binom", "Compute the binomial coefficient \"x1 choose x2\" as a float.")
 expit = _unary("expit", "Compute the logistic function, 1 / (1 + exp(-x)).")
 logit = _unary("logit", "Compute log(x / (1 - x)), the inverse of `expit`.")
-log_expit = _unary("log_expit", "Compute the logarithm of `expit`.")
-exp1 = _unary("exp1", "Compute the exponential integral E1.")
-expi = _unary("expi", "Compute the exponential integral Ei.")
+log_expit = _unary("log_expit", "Compute the logarithm of expit(x), without underflow.")
+exp1 = _unary("exp1", "Compute the exponential integral E1 of each element.")
+expi = _unary("expi", "Compute the exponential integral Ei of each element.")
 exp2 = _unary("exp2", elementwise.exp2.text)
 exp10 = _unary("exp10", "Compute 10 to the power of each element.")
 expm1 = _unary("expm1", elementwise.expm1.text)
 log1p = _unary("log1p", elementwise.log1p.text)
 cbrt = _unary("cbrt", elementwise.cbrt.text)
-xlogy = _binary("xlogy", "Compute x1 * log(x2), and 0 where x1 is 0.")
-xlog1py = _binary("xlog1py", "Compute x1 * log(1 + x2), and 0 where x1 is 0.")
-entr = _unary("entr", "Compute -x * log(x), 0 at 0, and -inf for negative numbers.")
+xlogy = _binary("xlogy", "Compute x1 * log(x2), or 0 if x1 is 0.")
+xlog1py = _binary("xlog1py", "Compute x1 * log(1 + x2), or 0 if x1 is 0.")
+entr = _unary("entr", "Compute -x * log(x): 0 if x is 0, and -inf if x is negative.")
 rel_entr = _binary("rel_entr", "Compute x1 * log(x1 / x2), a term of a relative entropy.")
 kl_div = _binary("kl_div", "Compute x1 * log(x1 / x2) - x1 + x2.")
-huber = _binary("huber", "Compute the Huber loss of x2, which is linear beyond x1.")
-pseudo_huber = _binary("pseudo_huber", "Compute the smooth Huber loss of x2, whose slope is x1.")
-ndtr = _unary("ndtr", "Compute the cumulative distribution of the standard normal.")
+huber = _binary("huber", "Compute the Huber loss of x2: linear if abs(x2) is more than x1.")
+pseudo_huber = _binary(
+    "pseudo_huber", "Compute the pseudo-Huber loss of x2: smooth, with slopes up to x1."
+)
+ndtr = _unary("ndtr", "Compute the probability that a standard normal number is at most x.")
 ndtri = _unary("ndtri", "Compute the inverse of `ndtr`.")
-log_ndtr = _unary("log_ndtr", "Compute the logarithm of `ndtr`.")
+log_ndtr = _unary("log_ndtr", "Compute the logarithm of ndtr(x), without underflow.")
 i0 = _unary("i0", "Compute the modified Bessel function of the first kind, of order 0.")
 i0e = _unary("i0e", special.i0e.text)
 i1 = _unary("i1", "Compute the modified Bessel function of the first kind, of order 1.")
@@ -151,44 +155,51 @@ k1 = _unary("k1", "Compute the modified Bessel function of the second kind, of o
 k1e = _unary("k1e", "Compute exp(x) * k1(x), the scaled modified Bessel function.")
 y0 = _unary("y0", "Compute the Bessel function of the second kind, of order 0.")
 y1 = _unary("y1", "Compute the Bessel function of the second kind, of order 1.")
-yn = _binary("yn", "Compute the Bessel function of the second kind, of integer order x1.")
-expn = _binary("expn", "Compute the exponential integral of order x1.")
-exprel = _unary("exprel", "Compute (exp(x) - 1) / x, and 1 at 0.")
-zetac = _unary("zetac", "Compute the Riemann zeta function, less 1.")
+yn = _binary("yn", "Compute the Bessel function of the second kind, of integer order x1, at x2.")
+expn = _binary("expn", "Compute the exponential integral of order x1 at x2.")
+exprel = _unary("exprel", "Compute (exp(x) - 1) / x, or 1 if x is 0.")
+zetac = _unary("zetac", "Compute the Riemann zeta function minus 1.")
 spence = _unary("spence", "Compute Spence's function, the dilogarithm of 1 - x.")
 ellipk = _unary("ellipk", "Compute the complete elliptic integral of the first kind.")
-ellipkm1 = _unary("ellipkm1", "Compute `ellipk` of 1 - x, precise where x is near 0.")
+ellipkm1 = _unary("ellipkm1", "Compute ellipk(1 - x), precisely also near 0.")
 hyp1f1 = _ternary("hyp1f1", "Compute the confluent hypergeometric function 1F1(x1, x2; x3).")
 lpmv = _ternary("lpmv", "Compute the associated Legendre function of order x1 and degree x2 at x3.")
-boxcox = _binary("boxcox", "Compute (x1**x2 - 1) / x2, and log(x1) where x2 is 0.")
-boxcox1p = _binary("boxcox1p", "Compute `boxcox` of 1 + x1.")
-inv_boxcox = _binary("inv_boxcox", "Compute the inverse of `boxcox` in its first operand.")
-inv_boxcox1p = _binary("inv_boxcox1p", "Compute the inverse of `boxcox1p` in its first operand.")
-cosm1 = _unary("cosm1", "Compute cos(x) - 1, also precise near 0.")
-cosdg = _unary("cosdg", "Compute the cosine of degrees.")
-sindg = _unary("sindg", "Compute the sine of degrees.")
-tandg = _unary("tandg", "Compute the tangent of degrees.")
-cotdg = _unary("cotdg", "Compute the cotangent of degrees.")
-radian = _ternary("radian", "Convert x1 degrees, x2 minutes and x3 seconds to radians.")
+boxcox = _binary(
+    "boxcox", "Compute the Box-Cox transform (x1**x2 - 1) / x2, or log(x1) if x2 is 0."
+)
+boxcox1p = _binary("boxcox1p", "Compute boxcox(1 + x1, x2), precisely also near 0.")
+inv_boxcox = _binary("inv_boxcox", "Compute x such that boxcox(x, x2) is x1.")
+inv_boxcox1p = _binary("inv_boxcox1p", "Compute x such that boxcox1p(x, x2) is x1.")
+cosm1 = _unary("cosm1", "Compute cos(x) - 1, precisely also near 0.")
+cosdg = _unary("cosdg", "Compute the cosine of each element, an angle in degrees.")
+sindg = _unary("sindg", "Compute the sine of each element, an angle in degrees.")
+tandg = _unary("tandg", "Compute the tangent of each element, an angle in degrees.")
+cotdg = _unary("cotdg", "Compute the cotangent of each element, an angle in degrees.")
+radian = _ternary("radian", "Convert angles of x1 degrees, x2 minutes and x3 seconds to radians.")
 betaincc = _ternary("betaincc", "Compute 1 - betainc(x1, x2, x3).")
-betainccinv = _ternary("betainccinv", "Compute the inverse of `betaincc` in its third operand.")
-bdtr = _ternary("bdtr", "Compute the cumulative binomial distribution of x2 and x3 at x1.")
+betainccinv = _ternary("betainccinv", "Compute x such that betaincc(x1, x2, x) is x3.")
+bdtr = _ternary(
+    "bdtr", "Compute the probability of at most x1 successes in x2 trials with probability x3."
+)
 bdtrc = _ternary("bdtrc", "Compute 1 - bdtr(x1, x2, x3).")
-bdtri = _ternary("bdtri", "Compute the probability for which `bdtr` of x1 and x2 is x3.")
-nbdtr = _ternary("nbdtr", "Compute the cumulative negative binomial distribution of x2, x3 at x1.")
+bdtri = _ternary("bdtri", "Compute the probability p such that bdtr(x1, x2, p) is x3.")
+nbdtr = _ternary(
+    "nbdtr",
+    "Compute the probability of at most x1 failures before x2 successes, each with probability x3.",
+)
 nbdtrc = _ternary("nbdtrc", "Compute 1 - nbdtr(x1, x2, x3).")
-nbdtri = _ternary("nbdtri", "Compute the probability for which `nbdtr` of x1 and x2 is x3.")
-chdtr = _binary("chdtr", "Compute the cumulative chi-squared distribution of x1 degrees at x2.")
+nbdtri = _ternary("nbdtri", "Compute the probability p such that nbdtr(x1, x2, p) is x3.")
+chdtr = _binary("chdtr", "Compute the chi-squared CDF with x1 degrees of freedom at x2.")
 chdtrc = _binary("chdtrc", "Compute 1 - chdtr(x1, x2).")
-chdtri = _binary("chdtri", "Compute the inverse of `chdtrc` in its second operand.")
-fdtr = _ternary("fdtr", "Compute the cumulative F distribution of x1 and x2 degrees at x3.")
+chdtri = _binary("chdtri", "Compute x such that chdtrc(x1, x) is x2.")
+fdtr = _ternary("fdtr", "Compute the F distribution's CDF with x1 and x2 degrees of freedom at x3.")
 fdtrc = _ternary("fdtrc", "Compute 1 - fdtr(x1, x2, x3).")
-fdtri = _ternary("fdtri", "Compute the inverse of `fdtr` in its third operand.")
-gdtr = _ternary("gdtr", "Compute the cumulative gamma distribution of rate x1 and shape x2 at x3.")
+fdtri = _ternary("fdtri", "Compute x such that fdtr(x1, x2, x) is x3.")
+gdtr = _ternary("gdtr", "Compute the gamma distribution's CDF with rate x1 and shape x2 at x3.")
 gdtrc = _ternary("gdtrc", "Compute 1 - gdtr(x1, x2, x3).")
-pdtr = _binary("pdtr", "Compute the cumulative Poisson distribution of mean x2 at x1.")
+pdtr = _binary("pdtr", "Compute the Poisson distribution's CDF with mean x2 at x1.")
 pdtrc = _binary("pdtrc", "Compute 1 - pdtr(x1, x2).")
-pdtri = _binary("pdtri", "Compute the mean for which `pdtr` of x1 is x2.")
-stdtr = _binary("stdtr", "Compute the cumulative Student's t distribution of x1 degrees at x2.")
-stdtrit = _binary("stdtrit", "Compute the inverse of `stdtr` in its second operand.")
+pdtri = _binary("pdtri", "Compute the mean m such that pdtr(x1, m) is x2.")
+stdtr = _binary("stdtr", "Compute Student's t CDF with x1 degrees of freedom at x2.")
+stdtrit = _binary("stdtrit", "Compute x such that stdtr(x1, x) is x2.")
 # fmt: on

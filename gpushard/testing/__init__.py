@@ -1,9 +1,10 @@
-"""Tools for tests.
+"""Test programs with separate runtimes, delayed values and simulated machines.
 
 - `runtime`, `simulated`: separate runtimes for a `with` block, on a real backend, or on a simulated
-  one that runs work as late and in as odd an order as the rules allow.
-- `gated`, `deferred`: arrays with values that are held back, or computed on the devices' streams.
-- `programs`: random programs, checked against NumPy.
+  backend. The simulated backend runs work as late, and in as strange an order, as the rules allow.
+- `gated`, `deferred`: arrays with values that wait for a gate, or are computed on the devices'
+  streams.
+- `programs`: random programs, with results that are compared with NumPy.
 - `record_work`, `simulate`, `lower_bound`, `Topology`: simulated times of moves on models of
   machines.
 """

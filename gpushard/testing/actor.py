@@ -55,7 +55,7 @@ class ProgramState:
 
 
 class Actor:
-    """One thread of a program."""
+    """One thread of a random program."""
 
     def __init__(self, world: ProgramState, source: random.Random, steps: int) -> None:
         self._world = world

@@ -26,16 +26,16 @@ def deferred(
     error: BaseException | None = None,
     after: Sequence[Memory] = (),
 ) -> Array:
-    """Compute each shard of an array from a shard of another one, on the devices' streams.
+    """Compute each shard of a new array from a shard of an array, on the devices' streams.
 
-    The caller computes shards in host memory of a device, once their values are ready. So no stream
-    of a GPU waits for work of the host.
+    Shards in host memory are computed by the calling thread, once their values are ready. So no
+    stream of a GPU waits for work of the host.
 
     Args:
       x: the array.
-      function: takes a shard and returns one of the same shape and dtype.
-      error: an error that the work raises instead.
-      after: memory that must be written before.
+      function: a function that takes a shard and returns a shard with the same shape and dtype.
+      error: an error that the work raises instead of computing a value.
+      after: memory that must be written before the work starts.
 
     >>> import gpushard as gs
     >>> import numpy as np
@@ -103,34 +103,34 @@ def _work(
 
 
 class Gate:
-    """Holds work back until it is opened."""
+    """A gate that holds work back until you open it."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
 
     def open(self) -> None:
-        """Let the work run."""
+        """Open the gate, so that the work runs."""
         self._opened.set()
 
     def wait(self) -> None:
-        """Wait for the gate, as held work does."""
+        """Wait until the gate is open, as the work behind the gate does."""
         self._opened.wait()
 
 
 def gated(x: Array, *, error: BaseException | None = None) -> tuple[Array, Gate]:
-    """Return a copy of an array with a value that is ready only once a gate is opened.
+    """Copy an array; the value of the copy is ready only once you open a gate.
 
-    The gate occupies one worker of the backend until then.
+    Until then, the copy occupies one worker of the backend.
 
     Args:
       x: the array.
-      error: an error that the work raises instead, once the gate is open.
+      error: an error that the work raises instead of copying, once the gate is open.
 
     Returns:
       The copy, and its gate.
 
     Raises:
-      ConfigurationError: the array is on GPUs: their streams do not wait for the host.
+      ConfigurationError: the array is on GPUs, where streams do not wait for the host.
 
     >>> import gpushard as gs
     >>> y, gate = gated(gs.device_put(1.0))

@@ -19,7 +19,7 @@ Box = tuple[tuple[int, int], ...]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Needs:
-    """The cells of a global array that each memory domain holds, and those that it needs."""
+    """The cells of a global array that each memory domain holds, and the cells that it needs."""
 
     nbytes: IntArray
     """Bytes of each cell."""
@@ -28,7 +28,7 @@ class Needs:
     """Whether a domain holds a cell before the move, shape (domains, cells)."""
 
     wanted: BoolArray
-    """Whether a domain must hold a cell after the move, in the same shape."""
+    """Whether a domain must hold a cell after the move, shape (domains, cells)."""
 
     written: IntArray
     """Bytes that each domain must write: those that no alias or view of its memory provides."""
@@ -41,11 +41,11 @@ class Needs:
         itemsize: int,
         written: Sequence[int],
     ) -> Needs:
-        """Cut the global array at the edges of all boxes, so each cell is inside or outside a box.
+        """Cut the global array into cells at the edges of all boxes.
 
         Args:
-          held: (domain, box) of every block of the source.
-          wanted: (domain, box) of every block of the destination.
+          held: a pair (domain, box) for each block of the source.
+          wanted: a pair (domain, box) for each block of the destination.
           itemsize: bytes of an element.
           written: bytes that each domain must write.
 
@@ -68,25 +68,26 @@ class Needs:
         return cls(nbytes.ravel(), flat[0], flat[1], np.array(written, np.int64))
 
     def lacked(self, inside: Sequence[int]) -> int:
-        """Return the bytes, each counted once, that some of these domains need and none holds."""
+        """Count the bytes that at least one of these domains needs and none of them holds."""
         part = list(inside)
         return int(self.nbytes[self.wanted[part].any(axis=0) & ~self.held[part].any(axis=0)].sum())
 
 
 def lower_bound(needs: Needs, topology: Topology) -> float:
-    """Return a time in seconds that no plan and no schedule can beat on a topology.
+    """Compute a lower bound for the time of a move on a topology, in seconds.
 
-    The bound is the maximum over all resources of the bytes that must use the resource, divided by
-    its bandwidth. These bytes are the largest of:
+    No plan and no schedule can be faster. The bound is the maximum over all resources of the bytes
+    that must use the resource, divided by its bandwidth. These bytes are the largest of:
 
-    - the bytes that a set of domains lacks, for each set that every byte enters by the resource
-      (all domains except one, for the egress of that one; a host, for its NIC);
-    - the sum of these bytes over sets that do not overlap;
-    - the sum of the bytes to write, over domains with all writes through the resource.
+    - the bytes that a set of domains needs and does not hold, for each set that bytes can enter
+      only through the resource. For the egress of a domain, that is the set of all other domains,
+      for the NIC of a host the set of its domains;
+    - the sum of such bytes over sets that do not overlap;
+    - the sum of the bytes to write, over the domains that write only through the resource.
 
     Proof: A byte that no domain of a set holds can enter the set only by a copy from outside, maybe
-    after other copies, and that copy uses the resource. A copy ends in one domain. So bytes that
-    enter sets that do not overlap add up, and so do bytes written to different domains. A resource
+    after other copies. That copy uses the resource. A copy ends in one domain. So bytes that enter
+    sets that do not overlap add up, and so do bytes written to different domains. A resource
     carries at most its bandwidth times the time, and no byte moves before a latency is over.
 
     Args:

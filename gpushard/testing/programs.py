@@ -1,7 +1,7 @@
-"""Random programs that place, move, change, read and drop arrays, checked against NumPy.
+"""Run random programs that place, move, change, read and drop arrays, and compare with NumPy.
 
-A seed determines what a program does. On the simulated backend it also determines when everything
-happens, so a program that fails once fails every time.
+A seed determines the steps of a program. On the simulated backend, it also determines their order,
+so a program that fails once fails every time.
 
 >>> run(0).steps > 0
 True
@@ -37,7 +37,7 @@ _SPECS = (("x", "y"), ("y", "x"), ("x",), (None, "y"), (), (("y", "x"),), (None,
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Counts of a program's work."""
+    """How many steps a program ran, how many items it submitted, and how many of them failed."""
 
     seed: int
     steps: int  # steps that it ran
@@ -46,7 +46,7 @@ class Outcome:
 
 
 def random_settings(source: random.Random) -> Settings:
-    """Draw settings: devices, domains, what runs inline, short queues, little memory."""
+    """Draw random settings, for example with several domains, short queues and little memory."""
     devices, domains = source.choice(_DEVICES)
     return Settings(
         host_devices=devices,
@@ -61,12 +61,12 @@ def random_settings(source: random.Random) -> Settings:
 
 
 def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
-    """Run one program on the simulated backend, under the checker.
+    """Run one program on the simulated backend, with the race checker.
 
     Args:
-      seed: determines everything.
+      seed: the seed of the program and of the simulated backend.
       steps: number of steps of each thread.
-      threads: number of threads; by default one to three, as the seed says.
+      threads: number of threads; by default one to three, depending on the seed.
 
     Raises:
       AssertionError: a value is wrong, or memory is still in use when all arrays are gone.
@@ -96,13 +96,13 @@ def run(seed: int, *, steps: int = 10, threads: int | None = None) -> Outcome:
 
 @functools.lru_cache(maxsize=64)
 def simulated_runtime(devices: int, domains: int) -> tuple[SimRuntime, list[Sharding]]:
-    """Return a runtime that can be restarted, so plans are made once."""
+    """Return a cached simulated runtime that can be restarted, with shardings of its devices."""
     runtime = SimRuntime(Settings(host_devices=devices, host_domains=domains))
     return runtime, random_shardings(runtime, random.Random(devices))
 
 
 def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
-    """Run a program on a runtime of any backend, with system threads."""
+    """Run a random program on a runtime of any backend, with system threads."""
     source = random.Random(seed)
     world = ProgramState(source, random_shardings(runtime, source))
     errors: list[BaseException] = []
@@ -126,7 +126,7 @@ def run_on(runtime: Runtime, seed: int, *, steps: int, threads: int) -> None:
 
 
 def check_nothing_left(runtime: Runtime) -> None:
-    """Check that a runtime is as before the first array: no array, no claim, no byte in use."""
+    """Check that a runtime has no array, no claim and no byte in use, as before the first array."""
     gc.collect()
     _check_nothing_left(runtime)
 
@@ -160,7 +160,7 @@ def _collector_off() -> Iterator[None]:
 
 
 def random_shardings(runtime: Runtime, source: random.Random, count: int = 16) -> list[Sharding]:
-    """Draw shardings over some or all devices of a runtime, in any order."""
+    """Draw random shardings over some or all devices of a runtime, in random order."""
     kinds = ("device", "device", "device", "pinned_host", "unpinned_host")
     return [
         _random_sharding(runtime, source).with_memory_kind(source.choice(kinds))

@@ -21,17 +21,18 @@ CALLER = "caller"  # in place of a stream: the caller itself copies, outside of 
 
 
 def record_work(runtime: Runtime, step: Callable[[], T]) -> tuple[list[Work], T]:
-    """Run a step, and record the items that it submits to streams, with their copies.
+    """Run a function, and record the work items that it submits to streams, with their copies.
 
-    Items are held back until the step has returned, and run then. So no item ends while others are
-    submitted, and every wait is recorded.
+    The items run only after the function has returned. So no item ends while others are submitted,
+    and every wait is recorded.
 
     Args:
-      runtime: the runtime, with any backend. Nothing else may use it meanwhile.
-      step: submits work and returns without waiting for it; a wait would never end.
+      runtime: a runtime of any backend. Other code must not use it meanwhile.
+      step: the function. It submits work and returns without waiting for it; a wait would never
+        end.
 
     Returns:
-      The work in order of submission, and the result of the step. All work has run.
+      The work items in order of submission, and the result of the function. All items have run.
 
     >>> import gpushard as gs, numpy as np
     >>> from gpushard.testing import runtime

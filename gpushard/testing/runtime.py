@@ -20,13 +20,13 @@ _OF_THE_HOST = {"host_workers", "blas_threads"}  # settings for tests of the hos
 
 @contextlib.contextmanager
 def runtime(**settings: Any) -> Iterator[Runtime]:
-    """Use a separate runtime in a `with` block; nothing leaks out of it.
+    """Use a separate runtime, with its own devices and settings, in a `with` block.
 
-    It is on the host and ignores the environment and the machine, with one exception. If
-    `GPUSHARD_BACKEND` is `cuda` and you pass neither `backend`, `host_workers` nor `blas_threads`,
-    it is on GPUs, with the settings of the environment. The GPUs are divided into `host_devices`
-    devices in `host_domains` memory domains. With fewer GPUs than domains, each part of a GPU
-    behaves like a domain.
+    The runtime uses the host backend and ignores the environment, with one exception. If
+    `GPUSHARD_BACKEND` is `cuda`, and you pass neither `backend`, `host_workers` nor `blas_threads`,
+    it uses GPUs, with the settings of the environment. The GPUs are then divided into
+    `host_devices` devices in `host_domains` memory domains. If there are fewer GPUs than domains,
+    each part of a GPU behaves like a domain.
 
     Args:
       **settings: fields of `gpushard.Settings`.
@@ -36,8 +36,8 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
 
     Raises:
       ConfigurationError: a setting is invalid.
-      RaceError: with `check`, two uses of memory were not ordered, even if nothing has read the
-        result; unless the block raises another error.
+      RaceError: with `check=True`, two uses of memory were not ordered, even if nothing has read
+        the result. Not raised if the block raises another error.
 
     >>> import gpushard as gs
     >>> with runtime(host_devices=2):
@@ -85,17 +85,21 @@ def simulated(
     topology: Topology | None = None,
     **settings: Any,
 ) -> Iterator[SimRuntime]:
-    """Use a runtime on the simulated backend, under the checker, in a `with` block.
+    """Use a runtime on the simulated backend, with a race checker, in a `with` block.
 
     Args:
-      seed: decides when items run, which thread continues and when garbage is collected.
-      exact: whether events can be placed at past items; by default the seed decides.
+      seed: a number that decides when work items run, which thread continues, and when garbage is
+        collected.
+      exact: whether a stream can wait for an earlier item of another stream, rather than only for
+        its latest item; by default the seed decides.
       host_readable: whether the host can read shards in place; by default the seed decides.
-      topology: the simulated machine, in virtual time; by default the seed decides.
+      topology: a model of the machine that determines times in virtual time; by default the seed
+        decides.
       **settings: fields of `gpushard.Settings`; the environment is ignored.
 
     Yields:
-      The runtime; `runtime.sim.threads.run([...])` runs functions as threads that the seed steps.
+      The runtime. `runtime.sim.threads.run([...])` runs functions as threads, in an order that the
+      seed decides.
 
     Raises:
       ConfigurationError: a setting is invalid.

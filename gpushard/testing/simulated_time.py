@@ -28,19 +28,21 @@ _CLOSE = 1e-9
 
 @dataclasses.dataclass(frozen=True)
 class Work:
-    """An item of work, with its waits and its copies."""
+    """An item of work on a stream: the items that it waits for, and the bytes that it copies."""
 
     stream: Hashable
-    """The stream that runs it, in order."""
+    """The stream that runs the item; a stream runs its items in order."""
 
     tick: int
-    """Its place in the stream; the items of a stream have ascending ticks."""
+    """The place of the item in the stream; the items of a stream have ascending ticks."""
 
     waits: tuple[tuple[Hashable, int], ...] = ()
-    """(stream, tick) that must have ended before it starts; items not in the work have ended."""
+    """A (stream, tick) for each item that must have ended before this one starts. Items that are
+    not in the work count as ended.
+    """
 
     flows: Mapping[Pair, int] = dataclasses.field(default_factory=dict)
-    """Bytes that it copies for each (source domain, destination domain), all at once."""
+    """The bytes that the item copies for each (source domain, destination domain), all at once."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,14 +50,16 @@ class Timeline:
     """Start and end of each item of work, in seconds from the start of the first item."""
 
     start: tuple[float, ...]
-    """When the waits of an item have ended; its first byte moves a latency later."""
+    """The time at which all items that an item waits for have ended. Its first byte moves a latency
+    later.
+    """
 
     end: tuple[float, ...]
-    """When its last flow has ended."""
+    """The time at which the last flow of an item has ended."""
 
     @property
     def makespan(self) -> float:
-        """When all work has ended."""
+        """The time at which all work has ended, in seconds."""
         return max(self.end, default=0.0)
 
 
@@ -63,18 +67,18 @@ def simulate(work: Sequence[Work], topology: Topology) -> Timeline:
     """Simulate work on a topology.
 
     An item starts once the previous item in its stream and all items that it waits for have ended.
-    A latency later its flows run, all at once, and it ends with the last of them. Flows share
+    After a latency, its flows start, all together, and it ends with the last of them. Flows share
     resources max-min fairly, by progressive filling (see the module).
 
     Args:
-      work: the items in any order, but in order for each stream.
+      work: the items, in any order across streams, but in order within each stream.
       topology: the machine.
 
     Returns:
       Start and end of each item, in the order of `work`; `makespan` is the total time.
 
     Raises:
-      ArgumentError: a flow's domain is not in the topology, or items wait for one another.
+      ArgumentError: the domain of a flow is not in the topology, or items wait for one another.
 
     >>> from gpushard.testing.topology import nvlink
     >>> copy = Work("copy", 1, flows={(0, 1): 450_000_000})

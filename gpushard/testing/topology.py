@@ -30,11 +30,11 @@ Pair = tuple[int, int]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Topology:
-    """Memory domains, resources with a bandwidth, and the resources that each copy occupies.
+    """A model of a machine: memory domains, resources with bandwidths, and routes of copies.
 
     Raises:
-      ArgumentError: a pair of domains has no route, a route is empty or names a resource that does
-        not exist, or a bandwidth is not positive.
+      ArgumentError: a pair of domains has no route, a route is empty or names an unknown resource,
+        or a bandwidth is not positive.
 
     >>> bus = {(a, b): ("bus",) for a in range(2) for b in range(2)}
     >>> Topology("bus", 2, {"bus": 1e9}, bus, latency=0.0).table.tolist()
@@ -74,12 +74,12 @@ class Topology:
 
     @functools.cached_property
     def capacity(self) -> npt.NDArray[np.float64]:
-        """The bandwidths in order and, after them, an infinite one that pads routes."""
+        """The bandwidths of the resources, followed by infinity for the padding in `table`."""
         return np.array([*self.bandwidth.values(), np.inf])
 
     @functools.cached_property
     def table(self) -> IntArray:
-        """The numbers of the resources of all routes, shape (domains, domains, longest), padded."""
+        """The numbers of the resources of each route, padded: shape (domains, domains, longest)."""
         number = {resource: i for i, resource in enumerate(self.bandwidth)}
         longest = max(map(len, self.routes.values()))
         table = np.full((self.domains, self.domains, longest), len(number), np.int64)
@@ -89,12 +89,12 @@ class Topology:
 
 
 def nvlink(domains: int) -> Topology:
-    """Return a model of cards around a switch, like those of one NVLink host.
+    """Return a model of GPUs around a switch, as in one host with NVLink.
 
-    450 GB/s out of and into each card, all to all; memory that moves 3.35 TB/s.
+    Each GPU sends and receives 450 GB/s, to and from any other. Its memory moves 3.35 TB/s.
 
     Args:
-      domains: number of cards.
+      domains: the number of GPUs.
 
     >>> nvlink(8).routes[0, 3]
     ('egress of domain 0', 'ingress of domain 3', 'memory of domain 3')
@@ -103,13 +103,13 @@ def nvlink(domains: int) -> Topology:
 
 
 def pcie(domains: int) -> Topology:
-    """Return a model of cards on PCIe: four to a root complex, and links between all roots.
+    """Return a model of GPUs on PCIe: four at each root complex, and links between all roots.
 
-    25 GB/s out of and into each card; 40 GB/s out of and into each root, from and to the other
-    roots; memory that moves 900 GB/s.
+    Each GPU sends and receives 25 GB/s. Each root sends 40 GB/s to the other roots, and receives as
+    much. The memory of a GPU moves 900 GB/s.
 
     Args:
-      domains: number of cards.
+      domains: the number of GPUs.
 
     >>> pcie(8).routes[0, 4][:3]
     ('egress of domain 0', 'egress of root 0', 'ingress of root 1')
@@ -127,12 +127,12 @@ def pcie(domains: int) -> Topology:
 
 
 def two_hosts(domains: int) -> Topology:
-    """Return a model of two hosts: `nvlink` within each half, one NIC per host between them.
+    """Return a model of two hosts, each as in `nvlink`, connected by one NIC per host.
 
-    50 GB/s in each direction through the NICs, which all cards of a host share.
+    All GPUs of a host share its NIC, which carries 50 GB/s in each direction.
 
     Args:
-      domains: number of cards in total.
+      domains: the number of GPUs in total.
 
     >>> two_hosts(8).routes[0, 4][:3]
     ('egress of domain 0', 'NIC of host 0, out', 'NIC of host 1, in')

@@ -1,10 +1,10 @@
-"""Pytrees: nested containers, flattened to leaves and a structure, and rebuilt from them.
+"""Flatten pytrees, which are nested containers, to leaves and a structure, and rebuild them.
 
 Nodes are `tuple`, `list`, `dict`, named tuples, `None` (a node without leaves), `OrderedDict`,
 `defaultdict` and registered classes. Subclasses of these are not nodes. All other values are
 leaves.
 
-The modules; each imports only the ones above it:
+The modules; each imports only modules above it:
 
 - `node`: node types, and the built-in ones.
 - `register`: new node types.

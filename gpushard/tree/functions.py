@@ -21,14 +21,16 @@ _NOTHING: Final = object()  # marks a missing argument
 
 
 def flatten(tree: Any, is_leaf: IsLeaf | None = None) -> tuple[list[Any], TreeDef]:
-    """Return the leaves of a tree and its structure.
+    """Split a tree into its leaves and its structure.
 
     Args:
       tree: any value.
-      is_leaf: called with each node; a node for which it returns True is a leaf.
+      is_leaf: a function that is called with each node; if it returns True, the node counts as a
+        leaf.
 
     Returns:
-      The leaves, depth first and in the order of sorted keys in dictionaries, and the structure.
+      A pair of the leaves and the structure. Leaves are listed depth first; keys of dictionaries
+      are sorted.
 
     Raises:
       TreeError: the keys of a dictionary cannot be sorted, or a container contains itself.
@@ -49,10 +51,10 @@ def leaves(tree: Any, is_leaf: IsLeaf | None = None) -> list[Any]:
 
     Args:
       tree: any value.
-      is_leaf: see `flatten`.
+      is_leaf: as for `flatten`.
 
     Raises:
-      TreeError: as `flatten`.
+      TreeError: as for `flatten`.
 
     >>> from gpushard import tree
     >>> tree.leaves({"b": 1, "a": (2, None)})
@@ -66,10 +68,10 @@ def structure(tree: Any, is_leaf: IsLeaf | None = None) -> TreeDef:
 
     Args:
       tree: any value.
-      is_leaf: see `flatten`.
+      is_leaf: as for `flatten`.
 
     Raises:
-      TreeError: as `flatten`.
+      TreeError: as for `flatten`.
 
     >>> from gpushard import tree
     >>> tree.structure([1, (2, 3)]).num_leaves
@@ -105,13 +107,13 @@ def _structure(treedef: Any, name: str, argument: str) -> TreeDef:
 
 
 def map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Apply a function to each leaf of a tree, and to the subtrees in its place in other trees.
+    """Apply a function to each leaf of a tree, and to the subtrees at its place in other trees.
 
     Args:
-      f: called with a leaf of `tree` and the subtree in its place in each of `rest`.
-      tree: the tree that gives the structure of the result.
-      *rest: trees that `tree` is a prefix of.
-      is_leaf: see `flatten`; asked about the nodes of `tree` only.
+      f: a function of a leaf of `tree` and of the subtree at the same place in each of `rest`.
+      tree: the tree that determines the structure of the result.
+      *rest: other trees; `tree` is a prefix of each.
+      is_leaf: as for `flatten`; called only with the nodes of `tree`.
 
     Returns:
       `tree` with each leaf replaced by the result of `f`.
@@ -144,15 +146,17 @@ def _map_leaves(
 def flatten_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> tuple[list[tuple[KeyPath, Any]], TreeDef]:
-    """Return the leaves of a tree, each with its key path, and the structure.
+    """Split a tree into its leaves, each with its key path, and its structure.
 
     Args:
       tree: any value.
-      is_leaf: see `flatten`.
-      is_leaf_takes_path: whether `is_leaf` is called with the key path of a node and the node.
+      is_leaf: as for `flatten`.
+      is_leaf_takes_path: whether `is_leaf` takes two arguments: the key path of a node, and the
+        node.
 
     Returns:
-      Pairs of a key path, which `keystr` turns into text, and a leaf; and the structure.
+      A list of pairs of a key path and a leaf, and the structure. `keystr` converts a key path to
+      text.
 
     Raises:
       TreeError: as `flatten`.
@@ -175,20 +179,20 @@ def broadcast_prefix(
     *,
     names: tuple[str, str] = ("prefix_tree", "full_tree"),
 ) -> list[Any]:
-    """List the leaf of a prefix tree for each leaf of a full tree.
+    """List for each leaf of a full tree the leaf of a prefix tree to which it belongs.
 
     Args:
-      prefix_tree: the full tree with some subtrees replaced by one leaf each.
+      prefix_tree: a tree like the full tree, but with single leaves in place of some subtrees.
       full_tree: any tree.
-      is_leaf: see `flatten`; called with nodes of `prefix_tree` only.
-      names: the names of the two trees in errors.
+      is_leaf: as for `flatten`; called only with the nodes of `prefix_tree`.
+      names: the names of the two trees in the messages of errors.
 
     Returns:
-      A value for each leaf of `full_tree`.
+      A list with a leaf of `prefix_tree` for each leaf of `full_tree`.
 
     Raises:
-      TreeError: `prefix_tree` is not a prefix. Message and attributes have the `path` where the
-        trees differ, and the structures there, `prefix` and `full`.
+      TreeError: `prefix_tree` is not a prefix of `full_tree`. The error has the attributes `path`,
+        where the trees differ, and `prefix` and `full`, the structures at this path.
 
     >>> from gpushard import tree
     >>> tree.broadcast_prefix(["x", "y"], [1, {"a": 2, "b": 3}])
@@ -204,10 +208,10 @@ def broadcast_prefix(
 
 
 def broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf | None = None) -> Any:
-    """Replace each leaf of a full tree by its leaf of a prefix tree.
+    """Replace each leaf of a full tree by the leaf of a prefix tree to which it belongs.
 
     Args:
-      prefix_tree: the full tree with some subtrees replaced by one leaf each.
+      prefix_tree: a tree like the full tree, but with single leaves in place of some subtrees.
       full_tree: any tree.
       is_leaf: see `flatten`.
 
@@ -229,8 +233,8 @@ def leaves_with_path(
 
     Args:
       tree: any value.
-      is_leaf: see `flatten`.
-      is_leaf_takes_path: see `flatten_with_path`.
+      is_leaf: as for `flatten`.
+      is_leaf_takes_path: as for `flatten_with_path`.
 
     Raises:
       TreeError: as `flatten`.
@@ -245,14 +249,15 @@ def map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """Apply a function to each key path and leaf, and to the subtrees there in other trees.
+    """Apply a function to each leaf and its key path, and to subtrees of other trees at this path.
 
     Args:
-      f: called with a key path, a leaf of `tree`, and the subtree in its place in each of `rest`.
-      tree: the tree that gives the structure of the result.
-      *rest: trees that `tree` is a prefix of.
-      is_leaf: see `flatten`; asked about the nodes of `tree` only.
-      is_leaf_takes_path: see `flatten_with_path`.
+      f: a function of a key path, the leaf of `tree` there, and the subtree there in each of
+        `rest`.
+      tree: the tree that determines the structure of the result.
+      *rest: other trees; `tree` is a prefix of each.
+      is_leaf: as for `flatten`; called only with the nodes of `tree`.
+      is_leaf_takes_path: as for `flatten_with_path`.
 
     Raises:
       TreeError: `tree` is not a prefix of one of `rest`.
@@ -278,10 +283,12 @@ def reduce(
     """Combine the leaves of a tree, from the first to the last.
 
     Args:
-      function: takes the result for the leaves so far, and the next leaf.
+      function: a function that takes the result so far and the next leaf, and returns the next
+        result.
       tree: any value.
-      initializer: the value before the first leaf.
-      is_leaf: see `flatten`.
+      initializer: the result before the first leaf; by default the first leaf itself is the first
+        result.
+      is_leaf: as for `flatten`.
 
     Raises:
       NoLeavesError: there are no leaves and no `initializer`.
@@ -305,7 +312,7 @@ def reduce_associative(
     identity: Any = _NOTHING,
     is_leaf: IsLeaf | None = None,
 ) -> Any:
-    """Combine the leaves of a tree in pairs, then the results in pairs, and so on.
+    """Combine the leaves of a tree in pairs, then these results in pairs, and so on.
 
     Args:
       operation: an associative function of two values.
@@ -360,8 +367,8 @@ def transpose(
 
     Args:
       outer_treedef: the structure of the outer tree.
-      inner_treedef: the structure of each inner tree; None takes that of the first.
-      pytree_to_transpose: the tree.
+      inner_treedef: the structure of each inner tree; None means that of the first inner tree.
+      pytree_to_transpose: the tree, in which each leaf of the outer structure is an inner tree.
 
     Returns:
       A tree of the inner structure that contains trees of the outer structure.

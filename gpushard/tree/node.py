@@ -19,10 +19,10 @@ __all__ = [
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SequenceKey:
-    """One step of a key path: to an element of a list or a tuple."""
+    """A step of a key path: to an element of a list or a tuple."""
 
     idx: int
-    """Its position."""
+    """The position of the element."""
 
     def __str__(self) -> str:
         return f"[{self.idx!r}]"
@@ -30,10 +30,10 @@ class SequenceKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class DictKey:
-    """One step of a key path: to a value of a dictionary."""
+    """A step of a key path: to a value of a dictionary."""
 
     key: Hashable
-    """Its key."""
+    """The key of the value."""
 
     def __str__(self) -> str:
         return f"[{self.key!r}]"
@@ -41,10 +41,10 @@ class DictKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GetAttrKey:
-    """One step of a key path: to an attribute."""
+    """A step of a key path: to an attribute."""
 
     name: str
-    """Its name."""
+    """The name of the attribute."""
 
     def __str__(self) -> str:
         return f".{self.name}"
@@ -52,10 +52,10 @@ class GetAttrKey:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FlattenedIndexKey:
-    """One step of a key path: to a child of a node type without keys."""
+    """A step of a key path: to a child of a node type that has no keys."""
 
     key: int
-    """Its position among the children."""
+    """The position of the child among all children."""
 
     def __str__(self) -> str:
         return f"[<flat index {self.key}>]"
@@ -69,12 +69,12 @@ KeyPath: TypeAlias = tuple[Any, ...]
 
 
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
-    """Write a key path as Python code after the name of the tree.
+    """Convert a key path to text: Python code that follows the name of the tree.
 
     Args:
-      keys: the steps.
-      simple: whether to write only keys, positions and names.
-      separator: the text between steps.
+      keys: the key path, a sequence of steps.
+      simple: whether to write only keys, positions and names, without brackets and quotes.
+      separator: the text between two steps.
 
     >>> from gpushard import tree
     >>> [(path, leaf)], treedef = tree.flatten_with_path([{"a": 1}])
@@ -207,7 +207,7 @@ def namedtuple_node(cls: type) -> Node | None:
 
 
 def is_node(typ: type) -> bool:
-    """Test whether instances of a class are nodes.
+    """Test whether instances of a class are nodes of pytrees.
 
     Args:
       typ: the class.

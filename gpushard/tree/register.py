@@ -40,11 +40,13 @@ def register_node(
     """Register a class as a node type.
 
     Args:
-      nodetype: the class, without its subclasses.
-      flatten_func: instance -> (children, aux). Aux is part of the structure, so it must be
-        hashable and comparable.
-      unflatten_func: (aux, children) -> instance. Children may be any values, not only arrays.
-      flatten_with_keys_func: as for `register_node_with_keys`; replaces `flatten_func`.
+      nodetype: the class. Its subclasses are not registered.
+      flatten_func: a function instance -> (children, aux). The auxiliary data `aux` is part of the
+        structure, so it must be hashable and comparable.
+      unflatten_func: a function (aux, children) -> instance. Children may be any values, not only
+        arrays.
+      flatten_with_keys_func: a function that also returns keys, as for `register_node_with_keys`.
+        If it is given, `flatten_func` is not called.
 
     Raises:
       TreeError: the class is already registered.
@@ -90,11 +92,12 @@ def register_node_with_keys(
     """Register a class as a node type with keys for its children.
 
     Args:
-      nodetype: the class, without its subclasses.
-      flatten_with_keys: instance -> (pairs of a key and a child, aux). Keys and aux are part of the
-        structure, so they must be hashable and comparable.
-      unflatten_func: (aux, children) -> instance. Children may be any values, not only arrays.
-      flatten_func: accepted, as in JAX, and not called, since `flatten_with_keys` is enough.
+      nodetype: the class. Its subclasses are not registered.
+      flatten_with_keys: a function instance -> (pairs of a key and a child, aux). Keys and the
+        auxiliary data `aux` are part of the structure, so they must be hashable and comparable.
+      unflatten_func: a function (aux, children) -> instance. Children may be any values, not only
+        arrays.
+      flatten_func: ignored; JAX has this argument.
 
     Raises:
       TreeError: the class is already registered.
@@ -132,7 +135,7 @@ def register_node_with_keys(
 
 
 def register_static(cls: type[_T]) -> type[_T]:
-    """Register a class as static: instances are part of the structure. Usable as a decorator.
+    """Register a class as static: instances are part of the structure; usable as a decorator.
 
     Args:
       cls: the class; its instances must be hashable and comparable.
@@ -156,18 +159,20 @@ def register_dataclass(
     """Register a dataclass as a node type; usable as a decorator.
 
     Args:
-      nodetype: a dataclass. If you pass both lists, any class with a constructor that takes the
-        fields by name.
-      data_fields: fields with subtrees. By default those that `gpushard.tree.static` does not mark.
-      meta_fields: fields that are part of the structure; they must be hashable and comparable.
-      drop_fields: fields of a dataclass in neither list; a rebuilt instance has their defaults.
+      nodetype: a dataclass. If you pass `data_fields` and `meta_fields`, any class with a
+        constructor that takes the fields by name.
+      data_fields: names of the fields with subtrees. By default all fields that are not marked by
+        `gpushard.tree.static`.
+      meta_fields: names of the fields that are part of the structure. Their values must be hashable
+        and comparable. By default the marked fields.
+      drop_fields: names of all other fields of a dataclass. A rebuilt instance has their defaults.
 
     Returns:
       The class itself.
 
     Raises:
-      TreeError: the lists do not have each field of the constructor once, or the class is already
-        registered.
+      TreeError: the lists do not name each field of the constructor exactly once, or the class is
+        already registered.
 
     >>> import dataclasses
     >>> from gpushard import tree
@@ -206,7 +211,7 @@ def register_dataclass(
 
 
 def static(**options: Any) -> Any:
-    """Declare a dataclass field that is part of the structure, for `register_dataclass`.
+    """Mark a dataclass field as part of the structure, for `register_dataclass`.
 
     Args:
       **options: options of `dataclasses.field`.

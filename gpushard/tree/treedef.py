@@ -31,7 +31,7 @@ _unflattener: Callable[[Node], _Combine] = operator.attrgetter("unflatten")
 
 
 class TreeDef:
-    """The structure of a tree: all but the leaves. Immutable, hashable, comparable.
+    """The structure of a tree: everything except its leaves. Immutable, hashable and comparable.
 
     >>> from gpushard import tree
     >>> tree.structure({"b": 1, "a": (2, None)})
@@ -65,7 +65,7 @@ class TreeDef:
         return len(self._spec)
 
     def node_data(self) -> tuple[type, Any] | None:
-        """Return the class of the root and its aux data; None for a leaf.
+        """Return the class of the root and its auxiliary data; None for a leaf.
 
         >>> from gpushard import tree
         >>> tree.structure({"b": 0, "a": 0}).node_data()
@@ -75,10 +75,10 @@ class TreeDef:
         return None if root is None else (root[0], known_node(root[0]).data(root[1]))
 
     def compose(self, inner: TreeDef) -> TreeDef:
-        """Put a structure in the place of each leaf of this one.
+        """Replace each leaf of this structure by another structure.
 
         Args:
-          inner: the structure.
+          inner: the other structure.
 
         Raises:
           ArgumentTypeError: `inner` is not a structure.
@@ -103,9 +103,11 @@ class TreeDef:
         """Combine leaves into one value, children before parents and from left to right.
 
         Args:
-          f_node: called for each container with the values of its children and its aux data.
-          f_leaf: called for each leaf; None takes leaves as they are.
-          leaves: as many values as the structure has leaves.
+          f_node: a function that is called for each container, with the values of its children and
+            its auxiliary data. It returns the value of the container.
+          f_leaf: a function that is called for each leaf and returns its value. None means that the
+            value of a leaf is the leaf.
+          leaves: the leaves, as many as the structure has.
 
         Returns:
           The value of the root.
@@ -169,14 +171,14 @@ class TreeDef:
     def flatten_up_to(
         self, tree: Any, *, names: tuple[str, str] = ("structure", "tree")
     ) -> list[Any]:
-        """Return the subtree of a tree at each leaf of this structure.
+        """List the subtrees of a tree at the leaves of this structure.
 
         Args:
-          tree: a tree that this structure is a prefix of.
-          names: the names of the structure and the tree in errors.
+          tree: the tree; this structure must be a prefix of it.
+          names: the names of the structure and the tree in the messages of errors.
 
         Raises:
-          TreeError: the two differ above a leaf of this structure.
+          TreeError: this structure is not a prefix of the tree.
 
         >>> from gpushard import tree
         >>> tree.structure([0, 0]).flatten_up_to([1, (2, 3)])
@@ -198,7 +200,7 @@ class TreeDef:
         return result
 
     def leaf_paths(self) -> list[KeyPath]:
-        """Return the key path of each leaf.
+        """List the key paths of all leaves.
 
         >>> from gpushard import tree
         >>> [tree.keystr(path) for path in tree.structure([0, {"a": 0}]).leaf_paths()]

@@ -197,8 +197,9 @@ def test_docstrings_are_completed_in_the_order_of_arguments() -> None:
         "  *rest: others.",
         "  axis: the axes, an integer or a tuple of integers; all by default.",
     ]
-    several = "  out_sharding: where the results go; by default they stay where they are computed."
-    one = "  out_sharding: where the result goes; by default it stays where it is computed."
+    place = "  out_sharding: a sharding or `PartitionSpec` for the "
+    several = f"{place}results; by default they are not moved."
+    one = f"{place}result; by default it is not moved."
     end = ["  **more: hints.", "", "Raises:", "  ValueError: there is none."]
     first = ["", "Args:", "  x: an array."]
     assert lines(_example, texts) == ["Return all.", *first, *others, several, *end]

@@ -464,18 +464,20 @@ def test_a_new_distribution_has_a_text_for_every_argument() -> None:
     example, raises = "\n\n>>> 1 + 1\n2", "\n\nRaises:\n  ArgumentError: a parameter is invalid."
     arguments, rest = sections(rows.GAMMA, f"Draw it.{example}")
     assert arguments == [
-        "Args:", "  key: a key.", "  a: the first.",
-        "  shape: shape of the result; by default that of `a`.",
-        "  dtype: a type of floats; by default float64.",
+        "Args:", "  key: a random key; do not use it again.", "  a: the first.",
+        "  shape: the shape of the result; by default that of `a`.",
+        "  dtype: a floating-point dtype; float64 by default.",
     ]  # fmt: skip
     assert rest == "|".join(f"Draw it.{raises}{example}".split("\n\n"))
     own = f"Draw it.\n\nRaises:\n  ArgumentError: it is not so.{example}"
     assert sections(rows.GAMMA, own)[1] == "|".join(own.split("\n\n"))
     assert sections(rows.NORMAL, f"Draw it.{example}")[1] == "Draw it.|>>> 1 + 1\n2"
     beta, _ = sections(rows.BETA, "Draw it.")
-    assert beta[3] == "  shape: shape of the result; by default that of the broadcast parameters."
+    broadcast = "  shape: the shape of the result; by default that of the broadcast parameters."
+    assert beta[3] == broadcast
 
     def as_it_is(key: Any, shape: Any = (), dtype: Any = None) -> Any:
         """Draw it."""
 
-    assert "\n  shape: shape of the result.\n" in (documented(rows.NORMAL)(as_it_is).__doc__ or "")
+    normal = documented(rows.NORMAL)(as_it_is).__doc__ or ""
+    assert "\n  shape: the shape of the result.\n" in normal

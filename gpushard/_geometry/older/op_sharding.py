@@ -30,21 +30,23 @@ class OpSharding:
     """XLA's description of the tiles of an array on devices; immutable.
 
     Devices are numbers: positions in a list of devices, such as that of `GSPMDSharding`. A dim of
-    length n in k tiles has tiles of ceil(n / k); the last tiles may be shorter.
+    length n in k tiles has tiles of length ceil(n / k); the last tiles may be shorter.
 
     Args:
       type: `OpSharding.Type.REPLICATED`, `MAXIMAL` (all on one device), `OTHER` (tiles), `MANUAL`,
         `TUPLE` or `UNKNOWN`.
-      tile_assignment_dimensions: number of tiles of each dim, and then the sizes of groups of
-        devices with the same tile.
-      tile_assignment_devices: the device of each tile, row-major; for `MAXIMAL` the one device.
-      replicate_on_last_tile_dim: whether the last dimension is such a group.
-      last_tile_dims: the type of each of the last dimensions, REPLICATED or MANUAL.
-      tuple_shardings: the shardings of a `TUPLE`.
+      tile_assignment_dimensions: the number of tiles of each dim, followed by the sizes of groups
+        of devices that hold the same tile.
+      tile_assignment_devices: the device of each tile, in row-major order; for `MAXIMAL` only the
+        device that has everything.
+      replicate_on_last_tile_dim: whether the last entry of `tile_assignment_dimensions` is the size
+        of such a group.
+      last_tile_dims: the type of each group in `tile_assignment_dimensions`, REPLICATED or MANUAL.
+      tuple_shardings: for `TUPLE`, the `OpSharding` of each member.
 
     Raises:
       ArgumentTypeError: a field has the wrong type.
-      ArgumentError: fields do not fit one another.
+      ArgumentError: fields contradict one another.
 
     >>> OpSharding(OpSharding.Type.OTHER, (2, 2), (0, 2, 1, 3))
     OpSharding.from_string('{devices=[2,2]<=[2,2]T(1,0)}')
@@ -141,7 +143,7 @@ class OpSharding:
 
     @property
     def num_devices(self) -> int:
-        """The number of devices with tiles; 1 for kinds without tiles."""
+        """The number of devices with tiles; 1 for types without tiles."""
         return math.prod(self.tile_assignment_dimensions)
 
     @property
@@ -151,7 +153,7 @@ class OpSharding:
 
     @property
     def rank(self) -> int:
-        """The number of dims of an array with tiles; 0 for kinds without tiles."""
+        """The number of dims of an array with tiles; 0 for types without tiles."""
         return len(self.tile_assignment_dimensions) - self._groups
 
     def layout(self, ndim: int) -> tuple[Shape, IntArray | None]:
@@ -161,11 +163,12 @@ class OpSharding:
           ndim: number of dims.
 
         Returns:
-          The number of tiles of each dim, and the number of each device's tile in every dim, shape
-          (ndim, devices); None in its place if every device, or the only one, has everything.
+          A pair. First the number of tiles of each dim. Then the index of each device's tile along
+          every dim, an array of shape (ndim, devices), or None if each device has the whole array.
 
         Raises:
-          ShardingError: this kind lays out no array, or an array of another rank.
+          ShardingError: an `OpSharding` of this type describes no tiles, or the tiles have another
+            number of dims.
         """
         if self.type in (_Type.REPLICATED, _Type.MAXIMAL):
             return (1,) * ndim, None
@@ -193,9 +196,10 @@ class OpSharding:
         return counts, blocks
 
     def iota(self) -> tuple[Shape, tuple[int, ...]] | None:
-        """Find a grid and an order of its axes that list the devices; None if there are none.
+        """Find a grid that lists the devices when its axes are permuted; None if no grid does.
 
-        The devices are `arange(n).reshape(grid).transpose(order)`, with as few axes as possible.
+        Returns `(grid, order)`: the devices are `arange(n).reshape(grid).transpose(order)`. The
+        grid has as few axes as possible.
 
         >>> OpSharding.from_string("{devices=[4,2]0,4,1,5,2,6,3,7}").iota()
         ((2, 4), (1, 0))
@@ -226,13 +230,13 @@ class OpSharding:
 
     @classmethod
     def from_string(cls, text: str) -> OpSharding:
-        """Parse the text of XLA or of `str`; `metadata` is ignored.
+        """Parse the text of an `OpSharding`, from XLA or from `str`; `metadata` is ignored.
 
         Args:
-          text: such as "{replicated}", "{devices=[2,4]<=[8]}", "{maximal device=0}".
+          text: a text such as "{replicated}", "{devices=[2,4]<=[8]}" or "{maximal device=0}".
 
         Raises:
-          ParseError: the text cannot be parsed; `position` is the place of the error.
+          ParseError: the text cannot be parsed; the attribute `position` is where parsing stopped.
 
         >>> OpSharding.from_string("{devices=[2,1,2]0,1,2,3 last_tile_dim_replicate}")
         OpSharding.from_string('{devices=[2,1,2]<=[4] last_tile_dim_replicate}')

@@ -22,7 +22,7 @@ from gpushard.errors import ArgumentError, ArgumentTypeError, ShardingError
 
 
 class ListedSharding(GridSharding):
-    """Base of shardings over a list of devices."""
+    """Base of shardings that assign blocks to a list of devices, without a mesh."""
 
     def __init__(self, devices: Any, what: Any, needed: int | None, kind: str | None) -> None:
         self._listed = self._devices = tuple(device_grid(devices).flat)
@@ -112,15 +112,16 @@ def _rebuilt(cls: Any, devices: Sequence[Device], what: Any, kind: str) -> Any:
 
 
 class PmapSharding(ListedSharding):
-    """Gives each device one element along a dim, without the dim: the sharding of `pmap`'s results.
+    """A sharding that gives each device one element along a dim, as for results of `pmap`.
 
-    Shards lack each dim that the spec unstacks. In all other shardings, shards have all dims of the
-    array.
+    The spec unstacks this dim: shards do not have it. In all other shardings, shards have all dims
+    of the array.
 
     Args:
-      devices: the devices, row-major in the grid of the spec.
-      sharding_spec: a `ShardingSpec`.
-      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+      devices: the devices, in row-major order of the grid that the spec describes.
+      sharding_spec: a `ShardingSpec`: how dims are cut, and which device gets which piece.
+      memory_kind: the memory of each device that holds the shards: "device" (the default),
+        "pinned_host" or "unpinned_host".
 
     Raises:
       ArgumentTypeError: `sharding_spec` is not a `ShardingSpec`.
@@ -145,12 +146,12 @@ class PmapSharding(ListedSharding):
     def default(
         cls, shape: Sequence[int], sharded_dim: int | None = 0, devices: Any = None
     ) -> PmapSharding:
-        """Return the sharding that gives each device one element along a dim.
+        """Make the sharding that gives each device one element along a dim.
 
         Args:
           shape: shape of the array.
-          sharded_dim: the dim; None for replicas on `devices`.
-          devices: a device for each element along the dim; by default the first of
+          sharded_dim: the dim; None gives each of `devices` the whole array.
+          devices: a device for each element along the dim; by default the first devices of
             `gpushard.devices()`.
 
         Raises:
@@ -186,13 +187,13 @@ class PmapSharding(ListedSharding):
 
     @property
     def sharding_spec(self) -> ShardingSpec:
-        """The `ShardingSpec`."""
+        """The `ShardingSpec`: how dims are cut, and which devices hold the pieces."""
         spec: ShardingSpec = self._what
         return spec
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards lack."""
+        """The dims of the array that shards do not have."""
         return self.sharding_spec.unstacked
 
     @property
@@ -223,19 +224,21 @@ class PmapSharding(ListedSharding):
 
 
 class GSPMDSharding(ListedSharding):
-    """Lays out an array as XLA's `OpSharding` says, over a list of devices.
+    """A sharding over a list of devices, described by XLA's `OpSharding`.
 
-    Two are equal if every device has the same block, however they are written.
+    Two instances are equal if each device has the same block in both, even if their descriptions
+    differ.
 
     Args:
-      devices: the devices; `op_sharding` refers to them by position.
-      op_sharding: an `OpSharding`, or its text.
-      memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+      devices: the devices; `op_sharding` names them by their positions in this list.
+      op_sharding: an `OpSharding`, or its text such as "{devices=[2,1]<=[2]}".
+      memory_kind: the memory of each device that holds the shards: "device" (the default),
+        "pinned_host" or "unpinned_host".
 
     Raises:
-      ArgumentTypeError: `op_sharding` is neither.
+      ArgumentTypeError: `op_sharding` is neither an `OpSharding` nor a string.
       ParseError: the text is not an `OpSharding`.
-      ShardingError: it does not lay out an array, or is for another number of devices.
+      ShardingError: the `OpSharding` describes no tiles, or has another number of devices.
 
     >>> GSPMDSharding(["a", "b"], "{devices=[2,1]<=[2]}").shard_shape((4, 3))
     (2, 3)
@@ -269,11 +272,12 @@ class GSPMDSharding(ListedSharding):
 
     @classmethod
     def get_replicated(cls, devices: Any, *, memory_kind: str | None = None) -> GSPMDSharding:
-        """Return the sharding with the whole array on each device.
+        """Make a sharding that keeps the whole array on each device.
 
         Args:
           devices: the devices.
-          memory_kind: "device" (the default), "pinned_host" or "unpinned_host".
+          memory_kind: the memory of each device that holds the shards: "device" (the default),
+            "pinned_host" or "unpinned_host".
 
         >>> GSPMDSharding.get_replicated(["a", "b"]).is_fully_replicated
         True

@@ -20,7 +20,7 @@ from gpushard.errors import ArgumentTypeError, ImmutableError, ShardingError, Un
 
 
 class NoSharding:
-    """Leaves a dim in one piece; equal to None.
+    """An entry for a dim that is not cut; equal to None.
 
     >>> NoSharding() == NoSharding(), NoSharding() == None
     (True, True)
@@ -37,11 +37,11 @@ class NoSharding:
 
 
 class Chunked:
-    """Cuts a dim into equal chunks, which keep the dim; immutable.
+    """An entry for a dim that is cut into equal chunks; shards keep the dim. Immutable.
 
     Args:
-      chunks: the number of chunks. With several numbers, each cuts the chunks of the one before,
-        along its own axis. () leaves the dim in one piece.
+      chunks: the number of chunks, or several numbers. The second number cuts each chunk of the
+        first again, and so on; each number has its own axis of the grid. () leaves the dim whole.
 
     Raises:
       ArgumentTypeError: a number is not an integer.
@@ -87,15 +87,15 @@ class Chunked:
 
 @dataclass(frozen=True)
 class Unstacked:
-    """Cuts a dim into its elements; shards lack the dim."""
+    """An entry for a dim that is cut into its elements; shards do not have the dim."""
 
     size: int
-    """Length of the dim."""
+    """The length of the dim."""
 
 
 @dataclass(frozen=True)
 class ShardedAxis:
-    """An axis of the grid with the pieces of a cut dim."""
+    """An axis of the device grid along which devices hold the pieces of a cut dim."""
 
     axis: int
     """The number of the cut, counted over the entries of all `Chunked` and `Unstacked` dims."""
@@ -103,7 +103,7 @@ class ShardedAxis:
 
 @dataclass(frozen=True)
 class Replicated:
-    """An axis of the grid with replicas."""
+    """An axis of the device grid along which devices hold replicas."""
 
     replicas: int
     """The size of the axis."""
@@ -116,15 +116,17 @@ ArrayMapping: TypeAlias = Mapping[str, int]
 
 
 class ShardingSpec:
-    """Cuts the dims of an array, and assigns the pieces to a grid of devices.
+    """A description of how dims of an array are cut, and which device gets which piece.
 
     Args:
-      sharding: for each dim `Chunked`, `Unstacked`, or None (also `NoSharding()`).
-      mesh_mapping: for each axis of the grid `ShardedAxis` or `Replicated`.
+      sharding: for each dim `Chunked(chunks)`, `Unstacked(size)`, or None for a dim that is not
+        cut.
+      mesh_mapping: for each axis of the grid `ShardedAxis(i)`, for the i-th cut in `sharding`, or
+        `Replicated(number)`.
 
     Raises:
       ArgumentTypeError: an entry has another type.
-      ShardingError: a size is not positive, or a cut is not on exactly one axis.
+      ShardingError: a size is not positive, or a cut has no axis of the grid, or two.
 
     >>> spec = ShardingSpec([Chunked(4)], [ShardedAxis(0), Replicated(2)])
     >>> [index[0].start for index in spec_to_indices((4,), spec)]
@@ -188,11 +190,11 @@ class ShardingSpec:
 
     @property
     def unstacked(self) -> tuple[int, ...]:
-        """The dims that shards lack."""
+        """The dims of the array that shards do not have."""
         return tuple(d for d, entry in enumerate(self.sharding) if isinstance(entry, Unstacked))
 
     def blocks(self) -> IntArray:
-        """Return the number of each device's piece in every dim, shape (ndim, devices)."""
+        """Return the index of each device's piece along every dim: shape (ndim, devices)."""
         shape = self.mesh_shape
         coordinates = np.indices(shape).reshape(len(shape), math.prod(shape))
         where = {
@@ -212,7 +214,7 @@ class ShardingSpec:
         """Check that the spec cuts a shape into equal pieces.
 
         Raises:
-          ShardingError: the shape has other dims or sizes than the spec.
+          ShardingError: the shape has another number of dims, or the spec does not cut it equally.
         """
         if len(shape) != len(self.sharding):
             raise ShardingError(
@@ -244,17 +246,17 @@ class ShardingSpec:
                 )
 
     def indices(self, shape: Sequence[int]) -> np.ndarray[Any, np.dtype[np.object_]]:
-        """Return the index of each device's part of an array.
+        """Return the index of each device's part of an array, in the shape of the device grid.
 
         Args:
           shape: shape of the array.
 
         Returns:
-          An array of indices in the shape of the grid. An index is a tuple with an entry per dim:
-          an integer for an unstacked dim, else a slice.
+          A NumPy array of indices in the shape of the grid. An index is a tuple with an entry per
+          dim: an integer for an unstacked dim, else a slice.
 
         Raises:
-          ShardingError: the shape does not fit.
+          ShardingError: the spec does not cut this shape into equal pieces.
         """
         sizes = tuple(shape)
         self.check_shape(sizes)
@@ -268,7 +270,7 @@ class ShardingSpec:
         """Convert the spec to an `OpSharding`.
 
         Raises:
-          UnstackedError: a dim is unstacked; XLA's shards have all dims.
+          UnstackedError: the spec unstacks a dim, but in XLA shards have all dims.
         """
         if self.unstacked:
             raise UnstackedError(
@@ -295,11 +297,12 @@ class ShardingSpec:
         """Convert an `OpSharding` to a spec.
 
         Args:
-          proto: a tiled or a replicated `OpSharding`; a replicated one gives a spec of one device.
+          proto: an `OpSharding` with tiles, or a replicated one, which gives a spec of one device.
           ndim: number of dims of arrays.
 
         Raises:
-          ShardingError: its devices are in no order of a grid, or it is of another kind.
+          ShardingError: the devices are not in the order of a grid, or the type of `proto` has no
+            tiles.
 
         >>> ShardingSpec.from_sharding_proto(OpSharding.from_string("{devices=[4]<=[4]}"), 1)
         ShardingSpec((Chunked((4,)),), (ShardedAxis(axis=0),))
@@ -377,16 +380,16 @@ def spec_to_indices(shape: Sequence[int], spec: ShardingSpec) -> tuple[tuple[Any
 def partitioned_sharding_spec(
     num_partitions: int, partitions: Sequence[int] | None, aval: Any
 ) -> ShardingSpec:
-    """Return the spec of a value that is cut into partitions.
+    """Return the spec of a value that is cut into a number of chunks along each dim.
 
     Args:
-      num_partitions: number of devices.
-      partitions: number of chunks of each dim; None for replicas.
-      aval: an object with the `shape` of the value.
+      num_partitions: the number of devices, and of all chunks.
+      partitions: number of chunks of each dim; None gives each device the whole value.
+      aval: an object with the attribute `shape`: the shape of the value.
 
     Raises:
-      ShardingError: there are more or fewer entries than dims, or their product is not
-        `num_partitions`.
+      ShardingError: `partitions` has another number of entries than the value has dims, or their
+        product is not `num_partitions`.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> partitioned_sharding_spec(6, (2, 3), ShapeDtypeStruct((4, 9), float)).mesh_shape
@@ -417,18 +420,18 @@ def pmap_sharding_spec(
     sharded_aval: Any,
     map_axis: int | None,
 ) -> ShardingSpec:
-    """Return the spec of an argument or a result of a pmap.
+    """Return the spec of an argument or a result of `pmap`.
 
     Args:
-      nrep: number of replicas: the product of the sizes of this pmap and the pmaps inside.
-      axis_size: size of this pmap.
-      npart: number of partitions of each replica.
-      parts: number of chunks of each dim of the value; None for replicas.
-      sharded_aval: an object with the `shape` of the value inside the pmap.
-      map_axis: the dim that the pmap maps; None if the value does not vary.
+      nrep: the product of the axis sizes of this `pmap` and of the `pmap`s inside it.
+      axis_size: the size of the axis that this `pmap` maps.
+      npart: the number of devices that share each of the `nrep` values.
+      parts: the number of chunks of each dim of the value; None if it is not cut.
+      sharded_aval: an object with the attribute `shape`: the shape of the value inside the `pmap`.
+      map_axis: the dim that the `pmap` maps; None if it does not map this value.
 
     Raises:
-      ShardingError: `axis_size` does not divide `nrep`, or partitions do not fit.
+      ShardingError: `axis_size` does not divide `nrep`, or the product of `parts` is not `npart`.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> pmap_sharding_spec(8, 4, 1, None, ShapeDtypeStruct((3,), float), 0)
@@ -465,14 +468,15 @@ def pmap_sharding_spec(
 def mesh_sharding_specs(
     axis_sizes: Mapping[str, int], axis_names: Sequence[str]
 ) -> Callable[[Any, ArrayMapping], ShardingSpec]:
-    """Return a function that makes specs over a mesh.
+    """Make a function that returns the spec of a value over a mesh.
 
     Args:
       axis_sizes: size of each mesh axis, in the order of the mesh.
-      axis_names: the names, in the same order.
+      axis_names: the names of the mesh axes, in the same order.
 
     Returns:
-      A function of the aval of the whole value and of the dim that each mesh axis splits.
+      A function of two arguments. The first is an object with the `shape` of the value. The second
+      is a mapping from mesh axes to the dims that they split.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> spec_of = mesh_sharding_specs({"x": 2, "y": 3}, ("x", "y"))
@@ -493,15 +497,15 @@ def mesh_sharding_specs(
 
 
 def tile_aval_nd(axis_sizes: Mapping[str, int], in_axes: ArrayMapping, aval: Any) -> Any:
-    """Return the shape and type of a device's tile of a value.
+    """Return the shape and type of one device's tile of a value.
 
     Args:
       axis_sizes: size of each mesh axis.
-      in_axes: the dim that each mesh axis splits.
+      in_axes: a mapping from mesh axes to the dims that they split.
       aval: a `ShapeDtypeStruct` of the value.
 
     Raises:
-      ShardingError: an axis or a dim is unknown, or axes do not divide a dim.
+      ShardingError: an axis or a dim does not exist, or the axes do not divide a dim equally.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> tile_aval_nd({"x": 2}, {"x": 1}, ShapeDtypeStruct((3, 4), "float32")).shape
@@ -523,15 +527,15 @@ def tile_aval_nd(axis_sizes: Mapping[str, int], in_axes: ArrayMapping, aval: Any
 
 
 def untile_aval_nd(axis_sizes: Mapping[str, int], out_axes: ArrayMapping, aval: Any) -> Any:
-    """Return the shape and type of a value from those of a device's tile.
+    """Return the shape and type of a value from those of one device's tile.
 
     Args:
       axis_sizes: size of each mesh axis.
-      out_axes: the dim that each mesh axis splits.
+      out_axes: a mapping from mesh axes to the dims that they split.
       aval: a `ShapeDtypeStruct` of the tile.
 
     Raises:
-      ShardingError: an axis or a dim is unknown.
+      ShardingError: an axis or a dim does not exist.
 
     >>> from gpushard import ShapeDtypeStruct
     >>> untile_aval_nd({"x": 2}, {"x": 1}, ShapeDtypeStruct((3, 2), "float32")).shape

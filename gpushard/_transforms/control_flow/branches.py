@@ -51,24 +51,25 @@ def cond(
     *operands: Any,
     operand: Any = _NONE,
 ) -> Any:
-    """Call one of two functions, chosen by a boolean.
+    """Call one of two functions, depending on a boolean.
 
-    Both are traced, and must return the same structure, shapes and types. Only the chosen one runs.
-    If `pred` is mapped, both run, and each element takes its own result.
+    Both functions are traced, and must return the same structure, shapes and dtypes. Only the
+    chosen function runs. If `vmap` maps `pred`, both run, and each element takes the result that
+    its `pred` chooses.
 
     Args:
-      pred: a boolean scalar, or an integer or float that is True where it is not 0.
+      pred: a boolean scalar, or a number, which counts as True unless it is 0.
       true_fun: the function to call if `pred` is True.
       false_fun: the function to call if `pred` is False.
       *operands: the arguments of both functions.
-      operand: the only argument of both functions, in place of `operands`.
+      operand: an older form for functions of one argument: that argument, in place of `operands`.
 
     Returns:
       The result of the chosen function.
 
     Raises:
-      ArgumentTypeError: the functions return different structures, shapes or types, or `pred` is no
-        scalar.
+      ArgumentTypeError: the functions return different structures, shapes or dtypes, or `pred` is
+        not a scalar.
 
     >>> import gpushard as gs
     >>> f = gs.jit(lambda x: gs.lax.cond(x.sum() > 3, lambda x: x + 1, lambda x: -x, x))
@@ -87,24 +88,26 @@ def switch(
     *operands: Any,
     operand: Any = _NONE,
 ) -> Any:
-    """Call one of several functions, chosen by its index.
+    """Call one of several functions, chosen by an index.
 
-    All are traced, and must return the same structure, shapes and types. Only the chosen one runs.
-    If `index` is mapped, all run, and each element takes its own result.
+    All functions are traced, and must return the same structure, shapes and dtypes. Only the chosen
+    function runs. If `vmap` maps `index`, all run, and each element takes the result that its
+    `index` chooses.
 
     Args:
-      index: an integer scalar. Below 0 it means the first function, beyond the last the last one.
+      index: an integer scalar, the position in `branches`. An index below 0 means the first
+        function, an index beyond the end the last one.
       branches: the functions.
       *operands: the arguments of each function.
-      operand: the only argument of each function, in place of `operands`.
+      operand: an older form for functions of one argument: that argument, in place of `operands`.
 
     Returns:
       The result of the chosen function.
 
     Raises:
       ArgumentError: `branches` is empty.
-      ArgumentTypeError: the functions return different structures, shapes or types, or `index` is
-        no integer scalar.
+      ArgumentTypeError: the functions return different structures, shapes or dtypes, or `index` is
+        not an integer scalar.
 
     >>> import gpushard as gs
     >>> gs.lax.switch(1, [lambda x: x, lambda x: x * 10], 3.0)

@@ -81,22 +81,23 @@ class _While:
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
-    """Call a function with its last result, as long as a condition holds for that result.
+    """Call a function repeatedly with its previous result, while a condition is true for it.
 
-    If the condition is mapped, the loop runs until it holds for no element. An element for which it
-    no longer holds keeps its value.
+    If `vmap` maps the condition, the loop runs until the condition is false for all elements. An
+    element keeps its value once the condition is false for it.
 
     Args:
-      cond_fun: takes the value, and returns a boolean scalar.
-      body_fun: takes the value, and returns the next one, of the same structure, shapes and types.
+      cond_fun: a function that takes the value and returns a boolean scalar.
+      body_fun: a function that takes the value and returns the next value, with the same structure,
+        shapes and dtypes.
       init_val: the first value, a pytree.
 
     Returns:
-      The first value for which the condition does not hold.
+      The first value for which the condition is false.
 
     Raises:
-      ArgumentTypeError: the value changes its structure, shapes or types, or `cond_fun` returns no
-        boolean scalar.
+      ArgumentTypeError: the value changes its structure, shapes or dtypes, or `cond_fun` does not
+        return a boolean scalar.
 
     >>> import gpushard as gs
     >>> gs.lax.while_loop(lambda x: x < 100, lambda x: x * 3, 2)
@@ -221,24 +222,24 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> Any:
-    """Call a function with each integer of a range and its last result.
+    """Call a function for each integer of a range, with its previous result.
 
     Args:
       lower: the first integer, a scalar.
-      upper: the integer after the last one, a scalar. If it is not above `lower`, the function is
-        not called.
-      body_fun: takes an integer scalar and the value; returns the next value, of the same
-        structure, shapes and types.
+      upper: the integer after the last one, a scalar. If `upper <= lower`, the function is not
+        called.
+      body_fun: a function that takes the integer, a scalar, and the value. It returns the next
+        value, with the same structure, shapes and dtypes.
       init_val: the first value, a pytree.
-      unroll: changes nothing here; accepted for programs written for JAX.
+      unroll: ignored; JAX has this argument.
 
     Returns:
-      The last value.
+      The value after the last call.
 
     Raises:
-      ArgumentTypeError: the value changes its structure, shapes or types; `lower` or `upper` is no
-        integer scalar, or they have two types.
-      ArgumentRangeError: `upper` is a Python integer that the type of `lower` cannot hold.
+      ArgumentTypeError: the value changes its structure, shapes or dtypes; or `lower` or `upper` is
+        not an integer scalar; or their dtypes differ.
+      ArgumentRangeError: `upper` is a Python integer that the dtype of `lower` cannot hold.
 
     >>> import gpushard as gs
     >>> gs.lax.fori_loop(0, 5, lambda i, total: total + i, 0)

@@ -34,20 +34,21 @@ def associative_scan(
 ) -> Any:
     """Combine each element with all elements before it, by an associative function.
 
-    n elements take about 2 log2(n) calls of `fn`, each for many elements at once.
+    For n elements, `fn` is called about 2 log2(n) times, each time for many elements at once.
 
     Args:
-      fn: an associative function of two pytrees like `elems`. It combines them element by element
-        along `axis`; the length along that axis differs from call to call.
+      fn: an associative function of two pytrees with the structure of `elems`. It combines them
+        element by element along `axis`. The length of `axis` differs from call to call.
       elems: a pytree of arrays that have the same length along `axis`.
-      reverse: if True, each element is combined with those after it instead.
+      reverse: if True, each element is combined with all elements after it instead.
       axis: the axis along which to scan.
 
     Returns:
-      A pytree like `elems`. Element i combines elements 0 to i, or i to the last if `reverse`.
+      A pytree like `elems`. Element i combines elements 0 to i. If `reverse`, it combines elements
+      i to the last.
 
     Raises:
-      ArgumentError: arrays have different lengths along `axis`, or lack that axis.
+      ArgumentError: arrays have different lengths along `axis`, or do not have this axis.
 
     >>> import gpushard as gs
     >>> gs.lax.associative_scan(gs.numpy.add, gs.numpy.arange(6)).tolist()

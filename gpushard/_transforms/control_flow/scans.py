@@ -88,23 +88,26 @@ def scan(
     reverse: bool = False,
     unroll: int | bool = 1,
 ) -> tuple[Any, Any]:
-    """Call a function with each slice of arrays along their first axis, and carry a value along.
+    """Call a function for each slice of arrays along their first axis, and carry a value along.
 
     Args:
-      f: takes the carry and a slice of each array. Returns a pair: the next carry, of the same
-        structure, shapes and types, and a pytree of results to stack, or None.
-      init: the first carry, a pytree.
+      f: a function that takes the carry and a slice of each array. It returns a pair. The first
+        member is the next carry, with the same structure, shapes and dtypes. The second is a pytree
+        of results to stack, or None.
+      init: the carry of the first call, a pytree.
       xs: a pytree of arrays with the same length along their first axes; None for no arrays.
-      length: the number of calls; needed if there are no arrays.
-      reverse: whether to begin with the last slice. The result for slice i is element i either way.
-      unroll: changes nothing here; accepted for programs written for JAX.
+      length: the number of calls; needed if `xs` has no arrays.
+      reverse: whether to begin with the last slice. In both cases, element i of the results is the
+        result of slice i.
+      unroll: ignored; JAX has this argument.
 
     Returns:
       The last carry, and the stacked results.
 
     Raises:
-      ArgumentError: lengths differ, or neither `xs` nor `length` says how many calls to make.
-      ArgumentTypeError: the carry changes its structure, shapes or types, or `f` returns no pair.
+      ArgumentError: lengths differ, or the number of calls follows neither from `xs` nor `length`.
+      ArgumentTypeError: the carry changes its structure, shapes or dtypes, or `f` does not return a
+        pair.
 
     >>> import gpushard as gs
     >>> total, sums = gs.lax.scan(lambda c, x: (c + x, c + x), 0, gs.numpy.arange(5))
@@ -117,20 +120,20 @@ def scan(
 
 
 def map(f: Callable[[Any], Any], xs: Any, *, batch_size: int | None = None) -> Any:
-    """Call a function with each slice of arrays along their first axis, one after the other.
+    """Call a function for each slice of arrays along their first axis, one after the other.
 
     Compared with `vmap`, this takes less memory and more time.
 
     Args:
       f: the function.
       xs: a pytree of arrays with the same length along their first axes.
-      batch_size: how many slices `f` takes at once, as under `vmap`; None for one at a time.
+      batch_size: the number of slices that `f` takes at once, by `vmap`; None for one at a time.
 
     Returns:
       The stacked results of `f`.
 
     Raises:
-      ArgumentError: lengths differ, or batch_size is less than 1.
+      ArgumentError: lengths differ, or `batch_size` is less than 1.
 
     >>> import gpushard as gs
     >>> gs.lax.map(lambda x: x * x, gs.numpy.arange(4))

@@ -20,21 +20,21 @@ def make_jaxpr(
     static_argnums: int | Sequence[int] | None = (),
     return_shape: bool = False,
 ) -> Callable[..., Any]:
-    """Make a function that shows the operations of a function as text, without running them.
+    """Make a function that returns the operations of `fun` as text, without running them.
 
     Args:
       fun: the function.
-      static_argnums: numbers of arguments that the function gets unchanged; their values must be
+      static_argnums: positions of the arguments that `fun` gets unchanged; their values must be
         hashable.
-      return_shape: whether to also return the shapes and types of the results.
+      return_shape: whether to also return the shapes and dtypes of the results.
 
     Returns:
       A function that takes the arguments of `fun` and returns text, with a line for each operation.
       With `return_shape` it returns a pair of the text and the result of `eval_shape`.
 
     Raises:
-      ArgumentError: fun has no argument of a number in `static_argnums`.
-      ArgumentTypeError: fun is no function.
+      ArgumentError: a position in `static_argnums` is beyond the arguments of `fun`.
+      ArgumentTypeError: `fun` is not a function.
 
     >>> import gpushard as gs
     >>> print(gs.make_jaxpr(lambda x: (x * x).sum())(gs.numpy.ones(3)))
@@ -55,10 +55,10 @@ def make_jaxpr(
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Compute the shapes and types of the results of a function, without running it.
+    """Compute the shapes and dtypes of the results of a function, without running it.
 
     Args:
-      fun: the function. If it comes from `jit`, its static arguments stay static.
+      fun: the function. If `jit` returned it, its static arguments stay static.
       *args: positional arguments: arrays, or objects with a shape and a dtype.
       **kwargs: keyword arguments of the same kinds.
 
@@ -78,17 +78,17 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def typeof(x: Any) -> ShapeDtypeStruct:
-    """Get the shape and the type of an array or a number.
+    """Return the shape and the dtype of an array or a number.
 
     Args:
       x: an array, a value in a traced or mapped function, or a number.
 
     Returns:
-      A `ShapeDtypeStruct`. For an array outside of traced and mapped functions it has the sharding,
-      too.
+      A `ShapeDtypeStruct`. Outside of traced and mapped functions, it has the sharding of the
+      array, too.
 
     Raises:
-      ArgumentTypeError: x is neither an array nor a number.
+      ArgumentTypeError: `x` is neither an array nor a number.
 
     >>> import gpushard as gs
     >>> gs.typeof(gs.numpy.ones((2, 3))).shape, gs.typeof(1).weak_type

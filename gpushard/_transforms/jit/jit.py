@@ -392,43 +392,45 @@ def jit(
     abstracted_axes: None = None,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
-    """Trace a function once for arguments of a kind, and replay its operations from then on.
+    """Compile a function: trace it once, and from then on run the recorded operations.
 
-    Python runs the function once for all arguments with the same shapes, types and shardings. The
-    function sees traced values, which have no data. So a `print` or an assignment to an outer
-    variable happens in the first call only.
+    Python runs the function once for each combination of shapes, dtypes and shardings of the
+    arguments. The function sees traced values, which have no data. So a `print`, or an assignment
+    to an outer variable, happens in the first call only.
 
     Args:
       fun: the function; without it, `jit` returns a decorator.
-      in_shardings: shardings of the positional arguments, as a prefix pytree. None leaves an
-        argument where it is.
-      out_shardings: shardings of the results, as a prefix pytree. With None, `jit` chooses.
-      static_argnums: numbers of arguments that the function gets unchanged. Their values must be
-        hashable; the function is traced again for each new value.
-      static_argnames: names of such arguments. If you give only the numbers or only the names, the
-        others follow from the signature.
-      donate_argnums: numbers of donated arguments. `jit` deletes their arrays after tracing and
-        before it runs the operations, so that results can take the memory. If the function raises
-        while it is traced, the arrays stay.
-      donate_argnames: names of such arguments.
-      keep_unused: ignored: operations that no result needs never run, and all arguments are
+      in_shardings: shardings of the positional arguments, as a pytree that is a prefix of the tuple
+        of these arguments. None leaves an argument where it is.
+      out_shardings: shardings of the results, as a pytree that is a prefix of the result. With
+        None, `jit` chooses.
+      static_argnums: positions of the arguments that the function gets unchanged. Their values must
+        be hashable; the function is traced again for each new value.
+      static_argnames: names of static arguments. If you give only positions or only names, `jit`
+        finds the others in the signature.
+      donate_argnums: positions of donated arguments. `jit` deletes their arrays after tracing and
+        before it runs the operations, so that results can use the memory. If the function raises
+        while it is traced, the arrays are not deleted.
+      donate_argnames: names of donated arguments.
+      keep_unused: ignored. Operations that no result needs never run, and all arguments are
         checked.
-      device: the device that runs all operations; arguments move to it. Not together with shardings
-        or `backend`.
-      backend: the platform of the devices, "cpu" or "gpu". By default the only one.
-      inline: ignored: within a traced function, the operations of `fun` become part of that one.
+      device: the device that runs all operations; arguments move to it. You cannot also give
+        shardings or `backend`.
+      backend: the platform of the devices, "cpu" or "gpu"; by default that of this process.
+      inline: ignored. Within another traced function, the operations of `fun` always become part of
+        that function.
       abstracted_axes: must be None.
-      compiler_options: must be empty, as there are no options.
+      compiler_options: must be None or empty.
 
     Returns:
-      A function with the same arguments. The traces are kept with `fun`, so another `jit(fun)` with
-      the same options finds them.
+      A function with the same arguments. The recorded operations are cached with `fun`, so another
+      `jit(fun)` with the same options uses them, too.
 
     Raises:
-      ArgumentTypeError: fun is no function, or an option has a wrong type.
-      ArgumentError: fun has no argument of such a number or name, or an argument is both static and
-        donated. Or `device` is given with `backend` or shardings.
-      NoDeviceError: the platform `backend` has no devices.
+      ArgumentTypeError: `fun` is not a function, or an option has a wrong type.
+      ArgumentError: `fun` has no argument of such a position or name, or an argument is both static
+        and donated. Or `device` is given together with `backend` or shardings.
+      NoDeviceError: `backend` names a platform without devices.
 
     >>> import gpushard as gs
     >>> @gs.jit
@@ -453,7 +455,7 @@ def jit(
 
 
 def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Run functions of `jit` without tracing within a `with` block, to debug them.
+    """Run the functions that `jit` returned without tracing, in a `with` block, to debug them.
 
     Args:
       disable: False enables `jit` again in the block.
@@ -462,7 +464,7 @@ def disable_jit(disable: bool = True) -> contextlib.AbstractContextManager[None]
 
 
 def log_compiles(log: bool = True) -> contextlib.AbstractContextManager[None]:
-    """Log each compilation within a `with` block, to the logger "gpushard.jit".
+    """Log each compilation by `jit` in a `with` block, to the logger "gpushard.jit".
 
     Args:
       log: False switches logging off in the block.
@@ -471,7 +473,7 @@ def log_compiles(log: bool = True) -> contextlib.AbstractContextManager[None]:
 
 
 def clear_caches() -> None:
-    """Forget the traces of all functions; the next call of each traces again."""
+    """Clear what `jit` has cached for all functions; the next call traces each function again."""
     for cache in list(_every):
         cache.clear()
     body_cache.clear_caches()

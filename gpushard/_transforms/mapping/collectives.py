@@ -44,20 +44,20 @@ AxisName: TypeAlias = Hashable
 def psum(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Sum a value over an axis; every element of the axis gets the sum.
+    """Sum a value over a mapped axis; every element of the axis gets the sum.
 
-    A number, or a value that is equal along the axis, is multiplied by the size of the axis.
+    A Python number, or a value that is equal along the axis, is multiplied by the size of the axis.
     Integers keep their dtype; booleans are counted in int32.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis_index_groups: groups of elements of the axis, to sum over each group. Groups may have
-        different sizes.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis_index_groups: lists of positions along the axis; each list is a group, and the sum is
+        over each group. Groups may have different sizes.
 
     Raises:
-      UnboundAxisError: no enclosing function is mapped over that name.
-      ArgumentError: groups overlap, or omit an element.
+      UnboundAxisError: no enclosing function is mapped over an axis of this name.
+      ArgumentError: groups overlap, or do not contain all positions.
 
     >>> import gpushard as gs
     >>> f = gs.vmap(lambda x: x / gs.lax.psum(x, "i"), axis_name="i")
@@ -85,12 +85,12 @@ def psum(
 def pmean(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Average a value over an axis; every element of the axis gets the mean.
+    """Average a value over a mapped axis; every element of the axis gets the mean.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis_index_groups: groups of elements of the axis, to reduce over each group.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis_index_groups: lists of positions along the axis; the reduction is over each list.
     """
     names = find_names(axis_name, "pmean")
     groups = parse_groups(axis_index_groups, names, "pmean")
@@ -101,12 +101,12 @@ def pmean(
 def pmax(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Find the maximum of a value over an axis; every element of the axis gets it.
+    """Find the maximum of a value over a mapped axis; every element of the axis gets the maximum.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis_index_groups: groups of elements of the axis, to reduce over each group.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis_index_groups: lists of positions along the axis; the reduction is over each list.
     """
     return _extreme(reductions.MAX, "pmax", x, axis_name, axis_index_groups)
 
@@ -114,12 +114,12 @@ def pmax(
 def pmin(
     x: Any, axis_name: AxisName, *, axis_index_groups: Sequence[Sequence[int]] | None = None
 ) -> Any:
-    """Find the minimum of a value over an axis; every element of the axis gets it.
+    """Find the minimum of a value over a mapped axis; every element of the axis gets the minimum.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis_index_groups: groups of elements of the axis, to reduce over each group.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis_index_groups: lists of positions along the axis; the reduction is over each list.
     """
     return _extreme(reductions.MIN, "pmin", x, axis_name, axis_index_groups)
 
@@ -145,18 +145,20 @@ def all_gather(
     axis: int = 0,
     tiled: bool = False,
 ) -> Any:
-    """Gather the values of all elements of an axis; every element gets all of them.
+    """Gather a value from all elements of a mapped axis; every element gets all values.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis_index_groups: groups of equal size, to gather within each group.
-      axis: the position of the axis of elements in the result.
-      tiled: whether to join values along an axis that they have, rather than along a new axis.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis_index_groups: lists of positions along the axis, of equal length; each list gathers its
+        own values.
+      axis: the position of the gathered axis in the result.
+      tiled: whether to concatenate the values along the existing axis `axis`, rather than to stack
+        them along a new one.
 
     Raises:
-      UnboundAxisError: no enclosing function is mapped over that name.
-      ArgumentError: a value does not have the axis.
+      UnboundAxisError: no enclosing function is mapped over an axis of this name.
+      ArgumentError: `axis` is out of range.
     """
     names = find_names(axis_name, "all_gather")
     groups = parse_groups(axis_index_groups, names, "all_gather", equal=True)
@@ -182,18 +184,21 @@ def psum_scatter(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Sum a value over an axis; each element of the axis gets its part of the sum.
+    """Sum a value over a mapped axis; each element of the axis gets one part of the sum.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      scatter_dimension: the dimension to split, as long as the axis; the result does not have it.
-      axis_index_groups: groups of equal size, to sum over each group.
-      tiled: whether the dimension may be a multiple of the axis, and stays in the result.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      scatter_dimension: the dimension of the sum to split. Its length is the size of the mapped
+        axis, and the result does not have this dimension.
+      axis_index_groups: lists of positions along the axis, of equal length; the sum is over each
+        list.
+      tiled: whether the result keeps the dimension. Its length may then be any multiple of the size
+        of the axis.
 
     Raises:
-      UnboundAxisError: no enclosing function is mapped over that name.
-      ArgumentError: the dimension has another length.
+      UnboundAxisError: no enclosing function is mapped over an axis of this name.
+      ArgumentError: the dimension to split has another length.
     """
     names = find_names(axis_name, "psum_scatter")
     groups = parse_groups(axis_index_groups, names, "psum_scatter", equal=True)
@@ -220,20 +225,24 @@ def all_to_all(
     axis_index_groups: Sequence[Sequence[int]] | None = None,
     tiled: bool = False,
 ) -> Any:
-    """Exchange parts of a value: part i goes to element i of an axis, which joins its parts.
+    """Split a value into parts, send part i to element i of a mapped axis, and join received parts.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      split_axis: the dimension to split, as long as the axis; the result does not have it.
-      concat_axis: the dimension of the result that numbers the elements where the parts come from.
-      axis_index_groups: groups of equal size, to exchange parts within each group.
-      tiled: whether `split_axis` may be a multiple of the axis and stays, and parts are joined
-        along `concat_axis`, rather than along a new dimension.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      split_axis: the dimension to split. Its length is the size of the mapped axis, and the result
+        does not have this dimension.
+      concat_axis: the new dimension of the result along which received parts are stacked, in the
+        order of the elements that sent them.
+      axis_index_groups: lists of positions along the axis, of equal length; parts are exchanged
+        within each list.
+      tiled: whether the result keeps `split_axis`, and parts are concatenated along the existing
+        dimension `concat_axis`. The length of `split_axis` may then be any multiple of the size of
+        the axis.
 
     Raises:
-      UnboundAxisError: no enclosing function is mapped over that name.
-      ArgumentError: the dimension has another length.
+      UnboundAxisError: no enclosing function is mapped over an axis of this name.
+      ArgumentError: the dimension to split has another length.
     """
     names = find_names(axis_name, "all_to_all")
     groups = parse_groups(axis_index_groups, names, "all_to_all", equal=True)
@@ -261,29 +270,30 @@ def pswapaxes(
     *,
     axis_index_groups: Sequence[Sequence[int]] | None = None,
 ) -> Any:
-    """Exchange a dimension of a value with an axis of the same length.
+    """Exchange a dimension of a value with a mapped axis of the same length.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      axis: the dimension.
-      axis_index_groups: groups of equal size, to exchange within each group.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      axis: the dimension of the value.
+      axis_index_groups: lists of positions along the axis, of equal length; the exchange is within
+        each list.
     """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
 def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> Any:
-    """Send the value of each element of an axis to another element.
+    """Send the value of each element of a mapped axis to another element.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      perm: pairs (source, destination) of elements, each at most once on either side. An element
-        that is no destination gets zeros.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      perm: pairs (source, destination) of positions along the axis. A position may be a source once
+        and a destination once. An element that is not a destination gets zeros.
 
     Raises:
-      UnboundAxisError: no enclosing function is mapped over that name.
-      ArgumentError: an element sends or receives twice, or does not exist.
+      UnboundAxisError: no enclosing function is mapped over an axis of this name.
+      ArgumentError: a position is a source or a destination twice, or out of range.
     """
     names = find_names(axis_name, "ppermute")
     pairs = _pairs(perm, math.prod(name.size for name in names))
@@ -291,15 +301,15 @@ def ppermute(x: Any, axis_name: AxisName, perm: Sequence[tuple[int, int]]) -> An
 
 
 def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
-    """Permute the values of the elements of an axis.
+    """Permute the values of the elements of a mapped axis.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      perm: the source element for each element.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      perm: for each position along the axis, the position from which its value comes.
 
     Raises:
-      ArgumentError: `perm` is not a permutation of the elements.
+      ArgumentError: `perm` is not a permutation of the positions.
       ArgumentTypeError: `perm` has entries that are not integers.
     """
     names = find_names(axis_name, "pshuffle")
@@ -321,15 +331,15 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
 
 
 def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
-    """Send the value of one element of an axis to all elements.
+    """Send the value of one element of a mapped axis to all elements.
 
     Args:
       x: a pytree of values.
-      axis_name: the name of the axis, or a tuple of names.
-      source: the element.
+      axis_name: the name of the mapped axis, or a tuple of names.
+      source: the position of that element along the axis.
 
     Raises:
-      ArgumentError: the element does not exist.
+      ArgumentError: the position is out of range.
     """
     names = find_names(axis_name, "pbroadcast")
     size = math.prod(name.size for name in names)
@@ -344,7 +354,7 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
 
 
 def axis_index(axis_name: AxisName) -> Any:
-    """Return the number of this element along an axis, as int32.
+    """Return the position of the current element along a mapped axis, as int32.
 
     Args:
       axis_name: the name of the axis, or a tuple of names.
@@ -356,7 +366,7 @@ def axis_index(axis_name: AxisName) -> Any:
 
 
 def axis_size(axis_name: AxisName) -> int:
-    """Return the size of an axis; for a tuple of axes the product of their sizes.
+    """Return the size of a mapped axis; for a tuple of names, the product of the sizes.
 
     Args:
       axis_name: the name of the axis, or a tuple of names.

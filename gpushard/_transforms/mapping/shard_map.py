@@ -46,37 +46,38 @@ def shard_map(
     axis_names: Collection[str] = frozenset(),
     check_vma: bool | None = None,
 ) -> Any:
-    """Map a function over the blocks of arrays: it sees one block of each argument.
+    """Run a function on each block of arrays; it sees one block of each argument.
 
     Python calls the function once, for the blocks of all devices. Elements move between devices
-    only in the collectives of `gpushard.lax`, and on the way in, if an argument does not lie as its
-    spec says. Blocks are views of the arguments, and results are views of the returned blocks: no
-    element is copied on the same device.
+    only in the collectives of `gpushard.lax`, and before the call, if the sharding of an argument
+    differs from its spec. Blocks are views of the arguments, and results are views of the returned
+    blocks: nothing is copied within a device.
 
     Args:
       f: the function; without it, `shard_map` returns a decorator.
-      mesh: the mesh. An `AbstractMesh`, or None, stands for the mesh around the call: of the
-        enclosing mapped function, of `set_mesh` or `use_mesh`, or of an argument.
-      in_specs: for each argument a `PartitionSpec` with the mesh axes that split it, or None to
-        pass the whole argument to all devices. A pytree of these may be a prefix of the positional
+      mesh: the mesh. With None or an `AbstractMesh`, the mesh is that of the enclosing mapped
+        function, of `set_mesh` or `use_mesh`, or of an argument.
+      in_specs: for each positional argument a `PartitionSpec` with the mesh axes that split it, or
+        None to pass the whole argument to all devices. May be a pytree that is a prefix of the
         arguments. Keyword arguments are passed whole.
       out_specs: for each result a `PartitionSpec` with the mesh axes along which its blocks are
-        joined, or None. A pytree of these may be a prefix of the result.
+        joined, or None if all blocks are equal. May be a pytree that is a prefix of the result.
       check_rep: whether to check that a result is equal along mesh axes that its spec does not
         name. Without the check, `shard_map` takes the first block along these axes.
-      auto: mesh axes that the function is not mapped over; arrays may be split along them.
+      auto: mesh axes that the function is not mapped over; inside the function, arrays may be split
+        along them.
       axis_names: the mesh axes to map over; all others are `auto`. By default all axes except those
         of an enclosing `shard_map`.
       check_vma: another name of `check_rep`.
 
     Returns:
-      A function of whole arrays.
+      A function that takes and returns whole arrays.
 
     Raises:
-      ArgumentTypeError: f is no function, or an argument is neither an array nor a number.
-      ArgumentError: axes do not divide a dimension, or a spec does not fit its argument. Or a
-        result varies along an axis that its spec does not name.
-      MeshError: no mesh is given or around the call, or it differs from the mesh around the call.
+      ArgumentTypeError: `f` is not a function, or an argument is neither an array nor a number.
+      ArgumentError: mesh axes do not divide a dim equally, or a spec has more entries than its
+        argument has dims. Or a result varies along a mesh axis that its spec does not name.
+      MeshError: there is no mesh, or `mesh` differs from the mesh of an enclosing mapped function.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((4,), "x")
@@ -98,27 +99,29 @@ def shard_map(
 
 
 def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> Any:
-    """Map a function over the blocks of arrays along one axis of the mesh around the call.
+    """Run a function on each block of arrays along one axis of the current mesh.
 
-    The function sees one block of each argument. Arrays stay split along the other mesh axes.
+    The function sees one block of each argument. Inside the function, arrays may stay split along
+    the other mesh axes.
 
     Args:
       f: the function; without it, `smap` returns a decorator.
       in_axes: for each argument the array axis that the mesh axis splits, or None to pass the whole
-        argument to all blocks. Negative axes count from the end. A pytree of these may be a prefix
+        argument to every call. Negative axes count from the end. May be a pytree that is a prefix
         of the arguments.
-      out_axes: for each result the array axis along which blocks are joined, or None for a result
-        that is equal in all blocks. A pytree of these may be a prefix of the result.
-      axis_name: the mesh axis.
+      out_axes: for each result the array axis along which blocks are joined, or None if all blocks
+        are equal. May be a pytree that is a prefix of the result.
+      axis_name: the name of the mesh axis.
 
     Returns:
-      A function of whole arrays.
+      A function that takes and returns whole arrays.
 
     Raises:
-      ArgumentTypeError: f is no function, axis_name is no string, or an axis is no integer.
-      ArgumentError: the mesh axis does not divide an array axis, or an array axis is beyond its
-        argument. Or a result with None in `out_axes` differs between blocks.
-      MeshError: there is no mesh around the call.
+      ArgumentTypeError: `f` is not a function, `axis_name` not a string, or an array axis not an
+        integer.
+      ArgumentError: the mesh axis does not divide an array axis equally, or an array axis does not
+        exist. Or a result with None in `out_axes` differs between blocks.
+      MeshError: there is no current mesh.
 
     >>> import gpushard as gs
     >>> with gs.set_mesh(gs.make_mesh((4, 2), ("x", "y"))):

@@ -28,19 +28,19 @@ def vmap(
     axis_size: int | None = None,
     spmd_axis_name: str | tuple[str, ...] | None = None,
 ) -> _F:
-    """Map a function over an axis of its arguments, for all elements at once.
+    """Vectorize a function: map it over an axis of its arguments, all elements at once.
 
-    The function sees arrays without the mapped axis. Python calls it once; each of its operations
-    runs for all elements.
+    The function sees arrays without the mapped axis. Python calls the function once, and each of
+    its operations runs for all elements.
 
     Args:
       fun: the function.
-      in_axes: for each argument the axis to map over, counted from either end, or None to pass the
-        whole argument to all elements. A pytree of these may be a prefix of the positional
+      in_axes: for each positional argument the axis to map over, or None to pass the whole argument
+        for every element. Negative axes count from the end. May be a pytree that is a prefix of the
         arguments. Keyword arguments are mapped over axis 0.
-      out_axes: the position of the mapped axis in each result, or None for a result that is equal
-        for all elements. A pytree of these may be a prefix of the result.
-      axis_name: a name for the mapped axis, by which the collectives of `gpushard.lax` find it.
+      out_axes: for each result the position of the mapped axis, or None if the result is equal for
+        all elements. May be a pytree that is a prefix of the result.
+      axis_name: a name for the mapped axis, for the collectives of `gpushard.lax`.
       axis_size: the size of the mapped axis; needed if `in_axes` is None for all arguments.
       spmd_axis_name: the mesh axes to split the mapped axis over. By default the mapped axis is
         split as in the arguments.
@@ -49,11 +49,11 @@ def vmap(
       A function that takes and returns arrays with the mapped axis.
 
     Raises:
-      ArgumentTypeError: fun is no function, axis_size is no integer, or an argument is neither an
-        array nor a number.
-      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an axis is beyond an
-        argument.
-      MeshError: no mesh around the call has the axes in `spmd_axis_name`.
+      ArgumentTypeError: `fun` is not a function, `axis_size` is not an integer, or an argument is
+        neither an array nor a number.
+      ArgumentError: no argument is mapped, the sizes of mapped axes differ, or an argument does not
+        have its axis.
+      MeshError: the current mesh does not have the axes in `spmd_axis_name`.
 
     >>> import gpushard as gs
     >>> dot = gs.vmap(gs.numpy.dot, in_axes=(0, None))

@@ -355,11 +355,11 @@ def _check_part(result: HostArray, part: HostArray, title: str, path: str) -> Ho
 
 
 def effects_barrier() -> None:
-    """Wait until all pending callbacks have run: those of `debug.callback`, `debug.print`, taps.
+    """Wait until all pending callbacks have run, for example those of `debug.print`.
 
     Raises:
-      CallbackError: a callback has failed since the last barrier. If several have, it is the last
-        failure.
+      CallbackError: a callback has failed since the last barrier. If several have failed, the error
+        is that of the last one.
 
     >>> import gpushard as gs
     >>> seen = []
@@ -379,34 +379,36 @@ def pure_callback(
     vmap_method: str | None = None,
     **kwargs: Any,
 ) -> Any:
-    """Call a Python function without effects, with NumPy arrays, also from traced functions.
+    """Call a Python function that has no side effects, with NumPy arrays, also in traced functions.
 
     Use it to call NumPy, SciPy and other libraries from `jit`, `vmap` or `shard_map`. In a function
-    that `shard_map` or `pmap` maps, the callback is called for the block of each device. Devices
-    with the same block share a call. Use `io_callback` for a function that has effects.
+    that `shard_map` or `pmap` maps, gpushard calls the callback for the block of each device.
+    Devices with the same block share a call. Use `io_callback` for a function that has side
+    effects.
 
     Args:
-      callback: the function. Its arguments are read-only NumPy arrays.
-      result_shape_dtypes: a `ShapeDtypeStruct`, or any object with a shape and a dtype, for the
-        array that the callback returns; or a pytree of them. In a mapped function, those of one
-        element.
+      callback: the function. It gets read-only NumPy arrays.
+      result_shape_dtypes: describes the array that the callback returns: a `ShapeDtypeStruct`, or
+        any object with a shape and a dtype; or a pytree of them. In a mapped function, these
+        describe the result for one element.
       *args: arguments of the callback: pytrees of arrays and numbers.
-      sharding: the sharding of the results; not in a mapped function.
-      vmap_method: how to call it in a function that `vmap` maps. "sequential": once for each
-        element. The others call it once for all elements, with the mapped axis in front. They
-        differ in arguments that are not mapped. "expand_dims" gives those an axis of length 1.
-        "broadcast_all" repeats them along the axis. "legacy_vectorized" leaves them without it.
+      sharding: the sharding of the results; must be None in a mapped function.
+      vmap_method: how to call the callback in a function that `vmap` maps. "sequential" calls it
+        once for each element. The other methods call it once for all elements, with the mapped axis
+        as first axis. They differ in arguments that `vmap` does not map. "expand_dims" gives these
+        a first axis of length 1. "broadcast_all" repeats them along the mapped axis.
+        "legacy_vectorized" leaves them unchanged.
       **kwargs: keyword arguments of the callback.
 
     Returns:
       An array for each leaf of `result_shape_dtypes`.
 
     Raises:
-      CallbackError: the callback raised an error, or its results are not as declared.
-      ArgumentTypeError: `callback` cannot be called, or an argument is no array.
-      ArgumentError: there is no such `vmap_method`.
-      UnsupportedError: `vmap` maps an argument and `vmap_method` is None, or `sharding` is given in
-        a mapped function.
+      CallbackError: the callback raised an error, or its results differ from `result_shape_dtypes`.
+      ArgumentTypeError: `callback` cannot be called, or an argument is not an array.
+      ArgumentError: `vmap_method` is unknown.
+      UnsupportedError: `vmap` maps an argument, and `vmap_method` is None. Or `sharding` is given
+        in a mapped function.
 
     >>> import gpushard as gs
     >>> x = gs.numpy.asarray([1.0, 4.0])
@@ -444,22 +446,22 @@ def io_callback(
     ordered: bool = False,
     **kwargs: Any,
 ) -> Any:
-    """Call a Python function that has effects with NumPy arrays, also from traced functions.
+    """Call a Python function that has side effects, with NumPy arrays, also in traced functions.
 
-    Use it to read files, to log, or to draw from a generator. It is called even if nothing needs
-    its results. In a function that `shard_map` or `pmap` maps, it is called for each device, and
-    results may differ between devices. In a function that `vmap` maps, it is called for each
-    element. An element that does not choose a branch of `cond` or `switch` does not call it there,
-    nor does one that has left a loop. The results are then zeros, which nothing reads.
+    Use it to read files, to log, or to draw from a generator. gpushard calls the function even if
+    nothing needs its results. In a function that `shard_map` or `pmap` maps, it is called for each
+    device, and results may differ between devices. In a function that `vmap` maps, it is called for
+    each element. It is not called for elements that do not choose its branch of `cond` or `switch`,
+    or that have left its loop.
 
     Args:
-      callback: the function. Its arguments are read-only NumPy arrays.
-      result_shape_dtypes: a `ShapeDtypeStruct`, or any object with a shape and a dtype, for the
-        array that the callback returns; or a pytree of them. None if it returns None.
+      callback: the function. It gets read-only NumPy arrays.
+      result_shape_dtypes: describes the array that the callback returns: a `ShapeDtypeStruct`, or
+        any object with a shape and a dtype; or a pytree of them. None if the callback returns None.
       *args: arguments of the callback: pytrees of arrays and numbers.
-      sharding: the sharding of the results; not in a mapped function.
-      ordered: whether calls keep the order of the program. They always do; True is refused under
-        `vmap`, where elements have no order.
+      sharding: the sharding of the results; must be None in a mapped function.
+      ordered: whether calls keep the order of the program. They always do. Under `vmap`, True
+        raises an error, because elements have no order.
       **kwargs: keyword arguments of the callback.
 
     Returns:

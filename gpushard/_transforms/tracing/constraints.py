@@ -28,26 +28,28 @@ __all__ = ["with_sharding_constraint"]
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:
-    """Constrain the shardings of arrays in a traced function; elsewhere, move the arrays there.
+    """Set the sharding of an intermediate value of a traced function, or of arrays elsewhere.
 
-    Use it inside `gpushard.jit` to decide where a value lies between arguments and results. `jit`
-    then lays out the operations that compute and use the value so that few bytes move.
+    In a function that `jit` traces, you decide the sharding of an intermediate value. `jit` then
+    chooses shardings for the operations before and after it so that few bytes move. Outside traced
+    functions, the arrays move at once.
 
     Args:
       x: an array or a pytree of arrays.
-      shardings: a `Sharding`, a `Format`, or a `PartitionSpec` over the mesh of `with mesh:` or
-        `set_mesh`; or a prefix pytree of these. Axes that are `P.UNCONSTRAINED` keep their split;
-        in a traced function `jit` chooses it.
+      shardings: a `Sharding`, a `Format`, or a `PartitionSpec` over the current mesh; or a pytree
+        of these that is a prefix of `x`. A dim with the entry `P.UNCONSTRAINED` keeps its split; in
+        a traced function, `jit` chooses its split.
 
     Returns:
       Arrays in the structure of `x`.
 
     Raises:
-      ArgumentTypeError: an entry of `shardings` is no sharding, or a leaf of `x` is no array.
+      ArgumentTypeError: an entry of `shardings` is not a sharding, or a leaf of `x` is not an
+        array.
       ArgumentError: an entry of `shardings` is None.
-      NoMeshError: there is a `PartitionSpec` and no mesh.
+      NoMeshError: an entry is a `PartitionSpec`, and there is no current mesh.
       ShardingError: a sharding does not fit the shape of its array.
-      TreeError: `shardings` is no prefix of `x`.
+      TreeError: `shardings` is not a prefix of `x`.
 
     >>> import gpushard as gs
     >>> mesh = gs.make_mesh((4, 2), ("x", "y"))

@@ -14,16 +14,16 @@ _scope: ContextVar[str] = ContextVar("scope", default="")
 def named_scope(name: str) -> AbstractContextManager[None]:
     """Name the operations of a traced function within a `with` block, or of a decorated function.
 
-    The text of a graph shows the names after each operation, outer ones first.
+    The text from `make_jaxpr` shows the names after each operation, outer names first.
 
     Args:
       name: the name.
 
     Returns:
-      A context manager, which is a decorator, too.
+      A context manager, which you can also use as a decorator.
 
     Raises:
-      ArgumentTypeError: the name is no string.
+      ArgumentTypeError: the name is not a string.
 
     >>> import gpushard as gs
     >>> def layer(x):

@@ -40,27 +40,32 @@ class Conv(Module):
       in_features: number of features of the inputs.
       out_features: number of features of the results.
       kernel_size: length of the kernel along each axis; an integer for one axis.
-      strides: step of the kernel, one for each axis or one for all.
-      padding: "SAME", "VALID" or "SAME_LOWER". "CIRCULAR" and "REFLECT" continue the inputs beyond
-        their ends. With "CAUSAL", for one axis, a result depends on no later input. Or the number
-        of zeros before and after the inputs: a number or a pair, one for each axis or one for all.
-      input_dilation: distance between elements of the inputs, one for each axis or one for all.
-      kernel_dilation: distance between elements of the kernel, one for each axis or one for all.
-      feature_group_count: number of groups of features; each group of results depends on one group
-        of inputs.
+      strides: step of the kernel along each axis; an integer for all axes.
+      padding: "SAME", "VALID" or "SAME_LOWER", as in `lax.padtype_to_pads`. "CIRCULAR" and
+        "REFLECT" continue the inputs beyond their ends, periodically or mirrored. "CAUSAL", for one
+        axis, means that a result depends on no later input. Or the number of zeros before and after
+        the inputs along each axis: a number or a pair; one of these for all axes, or a sequence
+        with one for each.
+      input_dilation: distance between neighbouring elements of the inputs along each axis; an
+        integer for all axes.
+      kernel_dilation: distance between neighbouring elements of the kernel along each axis; an
+        integer for all axes.
+      feature_group_count: number of groups of features; each group of output features depends on
+        one group of input features.
       use_bias: whether to add a bias; if not, `bias` is None.
-      dtype: type that inputs and weights are converted to; by default types are promoted.
-      param_dtype: type of the weights.
-      precision: changes nothing; products have the full precision of their type.
+      dtype: dtype of the computation; by default the dtype to which inputs and weights promote.
+      param_dtype: dtype of the weights.
+      precision: ignored: products are computed in the full precision of their dtype.
       kernel_init: an initializer of the kernel, of shape
         (*kernel_size, in_features // feature_group_count, out_features).
       bias_init: an initializer of the bias, of shape (out_features,).
-      rngs: streams of keys; the weights are drawn from `params`.
+      rngs: streams of random keys; the stream `params` draws the weights.
 
     Raises:
-      ArgumentError: a size is less than 1, groups do not divide features, or there is no such
-        padding. In a call, inputs have another number of features, or too few axes.
-      ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
+      ArgumentError: a size is less than 1, the number of groups does not divide the number of
+        features, or the padding is unknown. In a call, inputs have another number of features, or
+        too few axes.
+      ArgumentTypeError: `rngs` is not an `Rngs`, or another argument has a wrong type.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Rngs

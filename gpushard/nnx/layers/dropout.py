@@ -21,20 +21,20 @@ from gpushard.numpy.elementwise import where
 
 
 class Dropout(Module):
-    """Dropout: set a random share of the elements to 0, and scale up the rest to keep the mean.
+    """A dropout layer: sets random elements to 0, and scales up the rest to keep the mean.
 
     Args:
-      rate: the share of elements that become 0, from 0 to 1.
-      broadcast_dims: axes along which elements are kept or dropped together.
-      deterministic: whether to return inputs unchanged; a call can override it.
-      rng_collection: the name of the stream to draw from.
-      rngs: streams of keys, or one stream. The layer gets a new stream, forked from it. Without
+      rate: the probability that an element becomes 0, from 0 to 1.
+      broadcast_dims: axes along which all elements become 0 together.
+      deterministic: whether to return inputs unchanged, as in evaluation; a call can override this.
+      rng_collection: the name of the stream of random keys.
+      rngs: streams of random keys, or one stream. The layer forks a stream from these. Without
         `rngs`, pass streams in each call.
 
     Raises:
-      ArgumentError: `rate` is not from 0 to 1. In a call, there are no streams, or `deterministic`
-        is None in the layer and in the call.
-      ArgumentTypeError: `rate` is no number, or `rngs` are no streams.
+      ArgumentError: `rate` is not from 0 to 1. In a call, there is no stream, or `deterministic` is
+        None both in the layer and in the call.
+      ArgumentTypeError: `rate` is not a number, or `rngs` has a wrong type.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Rngs

@@ -27,20 +27,20 @@ _TABLE = initializers.variance_scaling(1.0, "fan_in", "normal", out_axis=0)
 
 
 class Embed(Module):
-    """An embedding: a table with a row of features for each integer below `num_embeddings`.
+    """An embedding layer: a table with a row of features for each integer below `num_embeddings`.
 
     Args:
       num_embeddings: number of rows.
       features: number of features of a row.
-      dtype: type that the table, and queries of `attend`, are converted to; by default that of the
-        table.
-      param_dtype: type of the table.
-      embedding_init: an initializer of the table, `embedding`, of shape (num_embeddings, features).
-      rngs: streams of keys; the table is drawn from `params`.
+      dtype: the dtype to which the table, and queries of `attend`, are converted; by default that
+        of the table.
+      param_dtype: dtype of the table.
+      embedding_init: an initializer of the table, which has shape (num_embeddings, features).
+      rngs: streams of random keys; the stream `params` draws the table.
 
     Raises:
-      ArgumentError: a size is less than 1; in `attend`, queries have another number of features.
-      ArgumentTypeError: `rngs` is no `Rngs`; in a call, inputs are no integers.
+      ArgumentError: a size is less than 1. In `attend`, queries have another number of features.
+      ArgumentTypeError: `rngs` is not an `Rngs`. In a call, inputs are not integers.
 
     >>> from gpushard.nnx import Rngs
     >>> table = Embed(10, 3, rngs=Rngs(0))
@@ -84,7 +84,7 @@ class Embed(Module):
         return take(table, numbers, axis=0, mode="fill")
 
     def attend(self, query: Any) -> Array:
-        """Compute the products of queries with all rows.
+        """Compute the dot product of each query with each row of the table.
 
         Args:
           query: an array of shape (..., features).

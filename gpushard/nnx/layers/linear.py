@@ -30,16 +30,17 @@ class Linear(Module):
       in_features: number of features of the inputs.
       out_features: number of features of the results.
       use_bias: whether to add a bias; if not, `bias` is None.
-      dtype: type that inputs and weights are converted to; by default types are promoted.
-      param_dtype: type of the weights.
-      precision: changes nothing; products have the full precision of their type.
+      dtype: dtype of the computation; by default the dtype to which inputs and weights promote.
+      param_dtype: dtype of the weights.
+      precision: ignored: products are computed in the full precision of their dtype.
       kernel_init: an initializer of the kernel, of shape (in_features, out_features).
       bias_init: an initializer of the bias, of shape (out_features,).
-      rngs: streams of keys; the weights are drawn from `params`.
+      rngs: streams of random keys; the stream `params` draws the weights.
 
     Raises:
-      ArgumentError: a number of features is less than 1; in a call, inputs have another number.
-      ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
+      ArgumentError: a number of features is less than 1. In a call, inputs have another number of
+        features.
+      ArgumentTypeError: `rngs` is not an `Rngs`, or another argument has a wrong type.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Rngs

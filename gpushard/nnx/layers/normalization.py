@@ -29,31 +29,32 @@ from gpushard.numpy.elementwise import maximum, square
 
 
 class LayerNorm(Module):
-    """Layer normalization: subtract the mean of features, and divide by their standard deviation.
+    """A layer that subtracts the mean of features and divides by their standard deviation.
 
-    The result is multiplied by `scale` and `bias` is added. Means are computed in float32 or a
-    wider type.
+    The result is then multiplied by `scale`, and `bias` is added. Means are computed in float32 or
+    a wider dtype.
 
     Args:
       num_features: number of features of the inputs.
-      epsilon: a number that is added to the variance.
-      dtype: type that inputs and weights are converted to; by default types are promoted.
-      param_dtype: type of the weights.
+      epsilon: a small number that is added to the variance, to avoid a division by 0.
+      dtype: dtype of the computation; by default the dtype to which inputs and weights promote.
+      param_dtype: dtype of the weights.
       use_bias: whether to add a bias; if not, `bias` is None.
       use_scale: whether to multiply by a scale; if not, `scale` is None.
       bias_init: an initializer of the bias, of shape (num_features,).
       scale_init: an initializer of the scale, of shape (num_features,).
-      reduction_axes: the axis, or axes, to take means over.
-      feature_axes: the axis, or axes, of scale and bias.
-      axis_name: a named axis of `shard_map` or `vmap` to take means over as well, if features are
-        split along it.
-      use_fast_variance: whether to compute the variance from the mean of squares.
-      rngs: streams of keys; the weights are drawn from `params`.
+      reduction_axes: the axis or axes over which means are computed.
+      feature_axes: the axis or axes along which `scale` and `bias` have elements.
+      axis_name: the name of a mapped axis, of `shard_map` or `vmap`, over which means are computed,
+        too. Use it if features are split along this axis.
+      use_fast_variance: whether to compute the variance as the mean of squares minus the square of
+        the mean. If False, it is the mean of squared differences from the mean.
+      rngs: streams of random keys; the stream `params` draws the weights.
 
     Raises:
-      ArgumentError: `num_features` is less than 1, or `epsilon` is negative; in a call, inputs have
+      ArgumentError: `num_features` is less than 1, or `epsilon` is negative. In a call, inputs have
         another number of features.
-      ArgumentTypeError: `rngs` is no `Rngs`, or an argument has another wrong type.
+      ArgumentTypeError: `rngs` is not an `Rngs`, or another argument has a wrong type.
 
     >>> from gpushard.nnx import Rngs
     >>> LayerNorm(2, epsilon=0.0, rngs=Rngs(0))([[1.0, 3.0]])

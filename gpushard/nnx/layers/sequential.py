@@ -12,10 +12,11 @@ from gpushard.nnx.module import Module
 
 
 class Sequential(Module):
-    """Layers and functions in sequence: each is called with the result of the one before.
+    """A layer that calls layers and functions in sequence, each with the result of the one before.
 
-    A tuple is passed as several arguments, a dict as keyword arguments. The argument `rngs` of a
-    call is passed to each layer that has a parameter of this name.
+    If a layer returns a tuple, the next layer gets its elements as arguments; the entries of a dict
+    become keyword arguments. The argument `rngs` of a call is passed to each layer that has a
+    parameter of this name.
 
     Args:
       *fns: layers, or functions.

@@ -1,8 +1,8 @@
-"""Linear algebra under the names of `numpy.linalg` and of the Array API's extension.
+"""Compute with matrices, under the names of `numpy.linalg` and the Array API.
 
-Matrices are the last two axes. Axes before them, which stack matrices, stay split. If an axis of
-matrices is split, elements move from shard to shard until matrices are whole; results are split as
-before.
+Arguments are stacks of matrices: the last two axes are rows and columns. The other axes stay split
+over devices. If rows or columns are split, elements first move between devices so that each device
+has whole matrices. The results are then split like the arguments.
 
     decompositions  QR, Cholesky, singular values, eigenvalues
     solving         equations, inverses, determinants

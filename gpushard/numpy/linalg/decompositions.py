@@ -17,7 +17,7 @@ __all__ = [
 
 
 class QRResult(NamedTuple):
-    """The result of `qr`."""
+    """The result of `qr`: a = Q @ R."""
 
     Q: Array
     """Matrices with orthonormal columns."""
@@ -37,34 +37,35 @@ class SVDResult(NamedTuple):
 
 
 class EigResult(NamedTuple):
-    """The result of `eig`."""
+    """The result of `eig`: eigenvalues, and eigenvectors in columns."""
 
     eigenvalues: Array
-    """Complex, in no particular order."""
+    """Eigenvalues, complex, in no particular order."""
     eigenvectors: Array
-    """In columns, of length 1."""
+    """Eigenvectors in columns, each of length 1."""
 
 
 class EighResult(NamedTuple):
-    """The result of `eigh`."""
+    """The result of `eigh`: ascending eigenvalues, and eigenvectors in columns."""
 
     eigenvalues: Array
-    """Real, ascending."""
+    """Eigenvalues, real, ascending."""
     eigenvectors: Array
-    """In columns, orthonormal."""
+    """Eigenvectors in columns, orthonormal."""
 
 
 @public
 def cholesky(a: Any, *, upper: bool = False, out_sharding: Any = None) -> Array:
-    """Compute the Cholesky factors L of matrices L @ L^H, or U of U^H @ U.
+    """Compute the Cholesky factor L of each matrix L @ L^H, or the factor U of U^H @ U.
 
-    Only the triangle of the factor is read. On the host a matrix that is not positive definite
-    raises a `LinearAlgebraError`, at the call or, where work runs later, as the cause of an
-    `ExecutionError` at the first use. On GPUs it gives NaN.
+    Only the lower triangle is read, or the upper triangle if `upper` is True. On the host, a matrix
+    that is not positive definite raises a `LinearAlgebraError`. Small arrays raise it at the call.
+    Large arrays are computed later; reading the result then raises an `ExecutionError` with this
+    cause. On GPUs, the factor is NaN.
 
     Args:
       a: Hermitian, positive definite matrices.
-      upper: whether to compute upper factors U.
+      upper: whether to compute the upper factor U.
 
     >>> import gpushard as gs
     >>> cholesky(gs.numpy.asarray([[4.0, 2.0], [2.0, 5.0]]))
@@ -90,12 +91,12 @@ def qr(a: Any, mode: str, *, out_sharding: Any = None) -> Any: ...
 
 @public
 def qr(a: Any, mode: str = "reduced", *, out_sharding: Any = None) -> Any:
-    """Factor matrices into orthonormal matrices Q and upper triangular matrices R.
+    """Factor each matrix into Q, with orthonormal columns, and an upper triangular R.
 
     Args:
       a: matrices.
-      mode: "reduced" for Q with as many columns as the shorter axis, "complete" for square Q, "r"
-        for R alone, "raw" for LAPACK's form (h, tau).
+      mode: "reduced": Q has as many columns as the shorter axis of the matrix. "complete": Q is
+        square. "r": only R is returned. "raw": LAPACK's arrays (h, tau) are returned.
 
     Raises:
       ArgumentError: the mode is unknown.
@@ -139,13 +140,13 @@ def svd(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Compute singular values and vectors: U, S, Vh with a = U @ (S[..., None] * Vh).
+    """Compute singular value decompositions: U, S and Vh with a = U @ (S[..., None] * Vh).
 
     Args:
       a: matrices.
       full_matrices: whether U and Vh are square.
-      compute_uv: whether to compute vectors; otherwise the result is S.
-      hermitian: whether matrices are Hermitian; only their lower triangles are read then.
+      compute_uv: whether to compute U and Vh; if False, the result is only S.
+      hermitian: whether the matrices are Hermitian. If True, only their lower triangles are read.
     """
     params = bool(full_matrices), bool(compute_uv), bool(hermitian)
     parts = bind(rows.SVD, (a,), params)
@@ -154,7 +155,7 @@ def svd(
 
 @public
 def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
-    """Compute singular values, descending.
+    """Compute the singular values of matrices, in descending order.
 
     Args:
       x: matrices.
@@ -164,11 +165,11 @@ def svdvals(x: Any, /, *, out_sharding: Any = None) -> Array:
 
 @public
 def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
-    """Compute the eigenvalues, ascending, and the eigenvectors of Hermitian matrices.
+    """Compute the eigenvalues, in ascending order, and the eigenvectors of Hermitian matrices.
 
     Args:
       a: Hermitian matrices.
-      UPLO: the triangle that is read: "L" for the lower one, "U" for the upper one.
+      UPLO: the triangle of each matrix that is read: "L" for the lower one, "U" for the upper one.
 
     Raises:
       ArgumentError: `UPLO` is neither "L" nor "U".
@@ -179,11 +180,11 @@ def eigh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> EighResult:
 
 @public
 def eigvalsh(a: Any, UPLO: str = "L", *, out_sharding: Any = None) -> Array:
-    """Compute the eigenvalues of Hermitian matrices, ascending.
+    """Compute the eigenvalues of Hermitian matrices, in ascending order.
 
     Args:
       a: Hermitian matrices.
-      UPLO: the triangle that is read: "L" for the lower one, "U" for the upper one.
+      UPLO: the triangle of each matrix that is read: "L" for the lower one, "U" for the upper one.
 
     Raises:
       ArgumentError: `UPLO` is neither "L" nor "U".
@@ -200,11 +201,11 @@ def _triangle(name: str, part: Any) -> str:
 
 @_square
 def eig(a: Any, *, out_sharding: Any = None) -> EigResult:
-    """Compute eigenvalues and eigenvectors, which are always complex; NumPy's may be real."""
+    """Compute eigenvalues and eigenvectors of matrices, always as complex numbers."""
     return EigResult(*bind(rows.EIG, (a,)))
 
 
 @_square
 def eigvals(a: Any, *, out_sharding: Any = None) -> Array:
-    """Compute eigenvalues, which are always complex; NumPy's may be real."""
+    """Compute eigenvalues of matrices, always as complex numbers."""
     return bind(rows.EIGVALS, (a,))

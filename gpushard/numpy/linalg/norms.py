@@ -45,10 +45,11 @@ def vector_norm(
     """Compute norms of vectors.
 
     Args:
-      axis: the axes of the vectors, an integer or a tuple of integers; all by default.
+      axis: the axes along which a vector has its elements, an integer or a tuple of integers; all
+        by default.
       keepdims: whether these axes stay, with length 1.
-      ord: a number, for (sum of abs(x) ** ord) ** (1 / ord). inf is the greatest absolute value,
-        -inf the least, 0 the number of elements that are not 0.
+      ord: the order of the norm (sum of abs(x) ** ord) ** (1 / ord), a number. inf means the
+        greatest absolute value, -inf the least, and 0 the number of elements that are not 0.
 
     Raises:
       ArgumentTypeError: `ord` is not a number.
@@ -67,14 +68,14 @@ def vector_norm(
 def matrix_norm(
     x: Any, /, *, keepdims: bool = False, ord: Any = "fro", out_sharding: Any = None
 ) -> Array:
-    """Compute norms of matrices, the last two axes.
+    """Compute norms of matrices.
 
     Args:
       x: matrices.
       keepdims: whether the axes of the matrices stay, with length 1.
-      ord: "fro" for the root of the sum of squares, "nuc" for the sum of singular values, 1 and -1
-        for the greatest and the least sum of absolute values in a column, inf and -inf in a row, 2
-        and -2 for the greatest and the least singular value.
+      ord: the norm. "fro" is the root of the sum of squares, "nuc" the sum of singular values. 2
+        and -2 are the greatest and the least singular value. 1 and -1 are the greatest and the
+        least sum of absolute values in a column, inf and -inf in a row.
 
     Raises:
       ArgumentError: the norm is unknown.
@@ -92,8 +93,9 @@ def norm(
     """Compute norms of vectors or matrices.
 
     Args:
-      ord: the norm, see `vector_norm` and `matrix_norm`; by default the root of the sum of squares.
-      axis: one axis for vectors, two for matrices; by default all axes.
+      ord: the norm, as in `vector_norm` or `matrix_norm`; by default the root of the sum of
+        squares.
+      axis: an axis for norms of vectors, or two axes for norms of matrices; by default all axes.
       keepdims: whether these axes stay, with length 1.
 
     Raises:
@@ -195,11 +197,11 @@ def _no_norm(name: str, ord: Any, what: str, known: str) -> ArgumentError:
 
 @public
 def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
-    """Compute condition numbers, which are infinite for singular matrices.
+    """Compute the condition numbers of matrices; infinity for singular matrices.
 
     Args:
-      x: matrices, square unless `p` is None, 2 or -2.
-      p: the norm, see `matrix_norm`; 2 by default.
+      x: matrices; they must be square unless `p` is None, 2 or -2.
+      p: the norm, as in `matrix_norm`; 2 by default.
 
     Raises:
       ArgumentError: the norm is unknown, or matrices have no elements.
@@ -227,13 +229,16 @@ def cond(x: Any, p: Any = None, *, out_sharding: Any = None) -> Array:
 def matrix_rank(
     A: Any, tol: Any = None, hermitian: bool = False, *, rtol: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Compute ranks of matrices: the numbers of singular values that are not nearly 0.
+    """Compute the ranks of matrices: how many singular values are not nearly 0.
 
     Args:
-      A: matrices. For an array with fewer axes the result is 1 if any element is not 0, or 0.
-      tol: singular values up to this count as 0; a number, or an array for the matrices.
-      hermitian: whether matrices are Hermitian.
-      rtol: `tol` as a share of the greatest singular value; by default eps times the longer axis.
+      A: matrices. For an array with fewer than two axes, the result is 1 if any element is not 0,
+        else 0.
+      tol: singular values up to this threshold count as 0: a number, or an array with one for each
+        matrix.
+      hermitian: whether the matrices are Hermitian.
+      rtol: the threshold divided by the greatest singular value; by default eps times the longer
+        side of a matrix.
 
     Raises:
       ArgumentError: `tol` and `rtol` are both given.

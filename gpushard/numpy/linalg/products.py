@@ -23,7 +23,7 @@ __all__ = ["cross", "diagonal", "matrix_power", "multi_dot", "outer", "trace"]
 
 @public(arrays=2)
 def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
-    """Multiply every element of one vector by every element of another.
+    """Multiply each element of one vector by each element of another.
 
     Args:
       x1: a vector.
@@ -44,14 +44,14 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
 
 @described()
 def cross(x1: Any, x2: Any, /, *, axis: int = -1, out_sharding: Any = None) -> Array:
-    """Compute cross products of vectors of three elements.
+    """Compute the cross products of vectors of three elements.
 
     Args:
       x2: an array; its shape and that of `x1` broadcast.
       axis: the axis of the vectors.
 
     Raises:
-      ArgumentError: vectors do not have three elements.
+      ArgumentError: the vectors do not have three elements.
     """
     a, b = as_value(x1, "cross"), as_value(x2, "cross")
     for x in (a, b):
@@ -77,7 +77,7 @@ def diagonal(x: Any, /, *, offset: int = 0, out_sharding: Any = None) -> Array:
 
 @described()
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None, out_sharding: Any = None) -> Array:
-    """Sum the diagonals of matrices; small integers are summed in 64 bits.
+    """Sum the diagonals of matrices; integers of fewer than 64 bits are summed in 64 bits.
 
     Args:
       x: matrices.
@@ -92,7 +92,7 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
 
     Args:
       a: square matrices.
-      n: the power; if it is negative, inverses are raised to its absolute value.
+      n: the power. If it is negative, the inverses of the matrices are raised to the power -n.
 
     Raises:
       ArgumentError: matrices are not square.
@@ -123,9 +123,9 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
 def multi_dot(
     arrays: Sequence[Any], *, out: Any = None, precision: Any = None, out_sharding: Any = None
 ) -> Array:
-    """Multiply several matrices, in the order with the fewest multiplications.
+    """Multiply several matrices, in the order that takes the fewest multiplications.
 
-    The order is that of Cormen et al., Introduction to Algorithms, section 14.2.
+    The order is computed as in Cormen et al., Introduction to Algorithms, section 14.2.
 
     Args:
       arrays: at least two matrices; the first and the last may be vectors.

@@ -1,7 +1,8 @@
 """Linear equations, inverses and determinants. The last two axes are matrices.
 
-On the host a singular matrix raises a `LinearAlgebraError`, at the call or, where work runs later,
-as the cause of an `ExecutionError` at the first use. On GPUs it gives NaN or infinite numbers.
+On the host, a singular matrix raises a `LinearAlgebraError`. Small arrays raise it at the call.
+Large arrays are computed later; reading the result then raises an `ExecutionError` with this cause.
+On GPUs, the result is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -39,12 +40,12 @@ __all__ = [
 
 
 class SlogdetResult(NamedTuple):
-    """The result of `slogdet`."""
+    """The result of `slogdet`: signs of determinants, and logarithms of their absolute values."""
 
     sign: Array
-    """Of the determinants: -1, 0 or 1, or complex numbers of size 1."""
+    """The signs of the determinants: -1, 0 or 1, or complex numbers of absolute value 1."""
     logabsdet: Array
-    """Logarithms of their sizes."""
+    """The logarithms of the absolute values of the determinants."""
 
 
 _square = public(arrays=1, a="square matrices.")
@@ -52,23 +53,24 @@ _square = public(arrays=1, a="square matrices.")
 
 @_square
 def det(a: Any, *, out_sharding: Any = None) -> Array:
-    """Compute determinants."""
+    """Compute the determinants of matrices."""
     return bind(rows.DET, (a,))
 
 
 @_square
 def slogdet(a: Any, *, method: Any = None, out_sharding: Any = None) -> SlogdetResult:
-    """Compute signs of determinants, and logarithms of their absolute values."""
+    """Compute the signs of determinants, and the logarithms of their absolute values."""
     check_hint("slogdet", "method", method, (None, "lu", "qr"))
     return SlogdetResult(*bind(rows.SLOGDET, (a,)))
 
 
 @_square
 def inv(a: Any, *, out_sharding: Any = None) -> Array:
-    """Compute inverses of matrices.
+    """Compute the inverses of matrices.
 
     Raises:
-      LinearAlgebraError: a matrix is singular, and work runs at once.
+      LinearAlgebraError: a matrix is singular, and the array is small enough to be computed in the
+        call. For large arrays see `LinAlgError`.
 
     >>> import gpushard as gs
     >>> inv(gs.numpy.asarray([[2.0, 0.0], [0.0, 4.0]]))
@@ -80,17 +82,19 @@ def inv(a: Any, *, out_sharding: Any = None) -> Array:
 
 @described()
 def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
-    """Solve linear equations a @ result = b.
+    """Solve linear equations a @ x = b for x.
 
-    Columns of `b` may be split over devices, which solve the equations for their columns.
+    The columns of `b` may be split over devices; each device then solves the equations for its
+    columns.
 
     Args:
       a: square matrices.
-      b: a vector, or matrices of right sides in columns.
+      b: the right sides: a vector, or matrices with one right side in each column.
 
     Raises:
-      ArgumentError: shapes do not fit.
-      LinearAlgebraError: a matrix is singular, and work runs at once.
+      ArgumentError: the shapes do not match.
+      LinearAlgebraError: a matrix is singular, and the array is small enough to be computed in the
+        call. For large arrays see `LinAlgError`.
     """
     x1, x2 = operands("solve", a, b)
     if len(shape_of(x2)) == 1:
@@ -100,20 +104,21 @@ def solve(a: Any, b: Any, *, out_sharding: Any = None) -> Array:
 
 @described()
 def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any:
-    """Solve linear equations a @ x = b by least squares, from singular values.
+    """Solve linear equations a @ x = b for x by least squares, from singular values.
 
-    Whether there are residuals depends on the rank, for which the host waits if `a` has more rows
-    than columns. In traced or mapped functions there are residuals for every rank.
+    The number of residuals depends on the rank, so the host waits to read the rank if `a` has more
+    rows than columns. In traced and mapped functions, there are residuals for every rank.
 
     Args:
       a: a matrix.
-      b: a vector or a matrix of right sides in columns.
-      rcond: singular values below this share of the greatest count as 0; by default eps times the
-        longer axis.
+      b: the right sides: a vector, or a matrix with one right side in each column.
+      rcond: singular values below this number times the greatest one count as 0; by default eps
+        times the longer side of the matrix.
 
     Returns:
-      The solutions; the sums of squared residuals, none if the rank is below the number of columns
-      or there are no more rows than columns; the rank; the singular values.
+      A tuple: the solutions, the sums of squared residuals, the rank, and the singular values.
+      There are no residuals if the rank is below the number of columns, or if there are no more
+      rows than columns.
 
     Raises:
       ArgumentError: shapes do not fit.
@@ -156,14 +161,15 @@ def pinv(
     rtol: Any = np._NoValue,
     out_sharding: Any = None,
 ) -> Array:
-    """Compute pseudo-inverses of matrices, from singular values.
+    """Compute the pseudo-inverses of matrices, from singular values.
 
     Args:
       a: matrices.
-      rcond: singular values below this share of the greatest count as 0; a number or an array for
-        the matrices; by default 1e-15.
-      hermitian: whether matrices are Hermitian.
-      rtol: `rcond` by its name in the Array API; None for eps times the longer axis.
+      rcond: singular values below this number times the greatest one count as 0. A number, or an
+        array with one for each matrix; 1e-15 by default.
+      hermitian: whether the matrices are Hermitian.
+      rtol: another name of `rcond`, from the Array API. None means eps times the longer side of a
+        matrix.
 
     Raises:
       ArgumentError: `rcond` and `rtol` are both given.
@@ -207,11 +213,12 @@ def tensorinv(a: Any, ind: int = 2, *, out_sharding: Any = None) -> Array:
     """Compute the inverse of an array with respect to `tensordot` over its first axes.
 
     Args:
-      a: an array whose first `ind` axes have as many elements as the others.
-      ind: the number of first axes.
+      a: an array; the product of the lengths of the first `ind` axes equals the product of the
+        lengths of the other axes.
+      ind: the number of first axes to invert.
 
     Raises:
-      ArgumentError: `ind` is not positive, or shapes do not fit.
+      ArgumentError: `ind` is not positive, or the products of the lengths differ.
     """
     first = integer(ind, "tensorinv", "ind")
     if first <= 0:
@@ -225,9 +232,9 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
     """Solve `tensordot(a, x, x.ndim) == b` for x.
 
     Args:
-      a: an array; its last axes are those of the result.
-      b: an array of the shape of the first axes of `a`.
-      axes: axes of `a` to move to the end first.
+      a: an array; its last axes are the axes of x.
+      b: an array; its shape is that of the first axes of `a`.
+      axes: axes of `a` that are moved to the end first; none by default.
 
     Raises:
       ArgumentError: shapes do not fit.

@@ -261,7 +261,7 @@ class SimCaller:
 
 
 class SimRuntime(Runtime):
-    """A runtime on the simulated backend, under the checker; for the arguments see `simulated`."""
+    """A runtime on the simulated backend, with a race checker; see `simulated`."""
 
     def __init__(self, settings: Settings, seed: int = 0, **machine: Any) -> None:
         self.sim = SimBackend(settings, seed, **machine)
@@ -269,7 +269,7 @@ class SimRuntime(Runtime):
         super().__init__(settings, cast(Backend, self.checker))
 
     def restart(self, settings: Settings, seed: int) -> None:
-        """Restart like a new runtime, with the old device objects, so plans stay valid."""
+        """Restart like a new runtime, but keep the device objects, so that plans stay valid."""
         devices, plans = self.devices, self.plans
         self.sim.reseed(seed)
         self.checker.reset()
