@@ -15,7 +15,7 @@ from gpushard._functions.host_reads import at_hand, concrete
 from gpushard._functions.values import is_traced, is_value
 from gpushard._ops.basic_index import out_of_bounds
 from gpushard._ops.bind import bind
-from gpushard._ops.table.elementwise import ASTYPE, CLIP, ufunc_row
+from gpushard._ops.table.elementwise import ASTYPE, CLIP, WHERE, ufunc_row
 from gpushard._ops.table.furthest import FURTHEST
 from gpushard._typing import HostArray, Shape
 from gpushard.errors import ArgumentError, ArgumentTypeError
@@ -140,3 +140,13 @@ def unravelled(at: Positions, shape: Shape) -> list[Positions]:
         dims.append(at % size)
         at = at // size
     return dims[::-1]
+
+
+def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions:
+    """Move negative positions out of bounds, or to 0 if the mode clips."""
+    if mode == "wrap" or at.dtype.kind == "u":
+        return at
+    at = as_int64(at)
+    if mode == "clip" and size:
+        return clipped(at, 0, size - 1)
+    return bind(WHERE, (at < 0, size, at)) if is_value(at) else np.where(at < 0, size, at)

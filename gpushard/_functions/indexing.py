@@ -14,22 +14,20 @@ import numpy as np
 from gpushard._functions.assigned_values import as_element
 from gpushard._functions.index_bounds import (
     Positions,
-    as_int64,
     check_positions,
-    clipped,
     has_traced,
     inside,
+    unwrapped_positions,
 )
 from gpushard._functions.index_parsing import ParsedIndex, parse
 from gpushard._functions.masks import is_in_place, select_true
 from gpushard._functions.nonzero_positions import positions_of_mask
-from gpushard._functions.values import Array, is_value, sharding_of
+from gpushard._functions.values import Array, sharding_of
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.bind import bind
 from gpushard._ops.index_arrays import Indexed, part_shape
-from gpushard._ops.table.elementwise import WHERE
 from gpushard._ops.table.gather import GATHER
 from gpushard._ops.table.manipulation import index as index_part
 from gpushard._typing import Shape
@@ -137,29 +135,6 @@ def positions(
     return at, indexed
 
 
-def unwrapped(
-    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None
-) -> list[Positions]:
-    """Move negative positions out of bounds, or to 0 if the mode clips; masks stay as they are."""
-    new = list[Positions]()
-    dim = 0  # number of the indexed dim
-    for array, is_mask in zip(arrays, parsed.masks, strict=True):
-        size = 0 if is_mask else parsed.of[parsed.dims[dim]]
-        dim += max(array.ndim, 1) if is_mask else 1
-        new.append(array if is_mask else unwrapped_positions(array, size, mode))
-    return new
-
-
-def unwrapped_positions(at: Positions, size: int, mode: str | None) -> Positions:
-    """Move negative positions out of bounds, or to 0 if the mode clips."""
-    if mode == "wrap" or at.dtype.kind == "u":
-        return at
-    at = as_int64(at)
-    if mode == "clip" and size:
-        return clipped(at, 0, size - 1)
-    return bind(WHERE, (at < 0, size, at)) if is_value(at) else np.where(at < 0, size, at)
-
-
 def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> Shape:
     """Return the shape of the part that index arrays select."""
     shapes = tuple([each.shape for each in at])
@@ -172,3 +147,16 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
             argument="index",
             shapes=shapes,
         ) from None
+
+
+def unwrapped(
+    parsed: ParsedIndex, arrays: Sequence[Positions], mode: str | None
+) -> list[Positions]:
+    """Move negative positions out of bounds, or to 0 if the mode clips; masks stay as they are."""
+    new = list[Positions]()
+    dim = 0  # number of the indexed dim
+    for array, is_mask in zip(arrays, parsed.masks, strict=True):
+        size = 0 if is_mask else parsed.of[parsed.dims[dim]]
+        dim += max(array.ndim, 1) if is_mask else 1
+        new.append(array if is_mask else unwrapped_positions(array, size, mode))
+    return new

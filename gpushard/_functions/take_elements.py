@@ -16,8 +16,9 @@ from gpushard._functions.index_bounds import (
     clipped,
     has_traced,
     unravelled,
+    unwrapped_positions,
 )
-from gpushard._functions.indexing import fill_bytes, read_at, unwrapped_positions
+from gpushard._functions.indexing import fill_bytes, read_at
 from gpushard._functions.nonzero_positions import as_mask, count_true, true_positions
 from gpushard._functions.shapes import check_vector
 from gpushard._functions.values import Array, is_value, sharding_of
