@@ -334,7 +334,7 @@ SHARDINGS: dict[str, Case] = {
         lambda w: w.named("x", ("y", "x")),
         ShardingError,
         ValueError,
-        ("PartitionSpec('x', ('y', 'x'))", "axis 'x' 2 times", "one dim only"),
+        ("PartitionSpec('x', ('y', 'x'))", "axis 'x' 2 times", "only one axis of an array"),
         {"argument": "spec", "axis": "x"},
     ),
     "spec entry that is no name": Case(
@@ -348,28 +348,28 @@ SHARDINGS: dict[str, Case] = {
         lambda w: gs.device_put(w.value, w.named("x", gs.P.UNCONSTRAINED)),
         ShardingError,
         ValueError,
-        ("UNCONSTRAINED", "how every dim is split"),
+        ("UNCONSTRAINED", "Only lax.with_sharding_constraint"),
         {"argument": "spec"},
     ),
     "spec longer than the rank": Case(
         lambda w: gs.device_put(w.value, w.named("x", None, "y")),
         ShardingError,
         ValueError,
-        ("PartitionSpec('x', None, 'y')", "3 entries", "2 dims", "at most one entry per dim"),
+        ("PartitionSpec('x', None, 'y')", "3 entries", "ndim=2", "at most one entry per axis"),
         {"argument": "spec", "ndim": 2},
     ),
     "spec longer than the rank of one leaf": Case(
         lambda w: gs.device_put([w.value, np.zeros(8)], w.named("x", "y")),
         ShardingError,
         ValueError,
-        ("2 entries", "1 dims"),
+        ("2 entries", "ndim=1"),
         {"argument": "spec", "ndim": 1},
     ),
     "reshard to a spec longer than the rank": Case(
         lambda w: gs.reshard(w.x, gs.P("x", None, "y"), donate=True),
         ShardingError,
         ValueError,
-        ("3 entries", "2 dims", "at most one entry per dim"),
+        ("3 entries", "ndim=2", "at most one entry per axis"),
         {"argument": "spec", "ndim": 2},
     ),
     "spec instead of a sharding": Case(
@@ -464,7 +464,7 @@ SHARDINGS: dict[str, Case] = {
         lambda w: gs.Layout((0, 2)),
         ArgumentError,
         ValueError,
-        ("major_to_minor=(0, 2)", "each dim from 0 once"),
+        ("major_to_minor=(0, 2)", "each axis once, counted from 0"),
         {"argument": "major_to_minor", "value": (0, 2)},
     ),
     "ufunc with an order": Case(
@@ -478,7 +478,7 @@ SHARDINGS: dict[str, Case] = {
         lambda w: gs.device_put(w.value, gs.Format(gs.Layout((1, 0)), w.named("x"))),
         ArgumentError,
         ValueError,
-        ("layout=", "(1, 0)", "2 dims", "use Layout((0, 1))"),
+        ("layout=", "(1, 0)", "ndim=2", "use Layout((0, 1))"),
         {"argument": "layout", "ndim": 2},
     ),
 }
@@ -798,7 +798,7 @@ MAKING: dict[str, Case] = {
         lambda w: gs.make_array_from_callback((8,), w.named("x", "y"), lambda i: BOX),
         ShardingError,
         ValueError,
-        ("2 entries", "1 dims"),
+        ("2 entries", "ndim=1"),
         {"argument": "spec", "ndim": 1},
     ),
     "parts of the wrong shape": Case(
@@ -879,14 +879,14 @@ MAKING: dict[str, Case] = {
         local((5, 6)),
         ShardingError,
         ValueError,
-        ("local_data", "5 elements in dim 0", "all 8", "(8, 6)", "addresses"),
+        ("local_data", "5 elements along axis 0", "all 8", "(8, 6)", "addresses"),
         {"argument": "local_data", "dim": 0, "local_shape": (5, 6), "global_shape": (8, 6)},
     ),
     "process data of another rank": Case(
         local((8,)),
         ShardingError,
         ValueError,
-        ("local_data", "1 dims", "global_shape=(8, 6)", "2"),
+        ("local_data", "ndim=1", "global_shape=(8, 6)", "2"),
         {"argument": "local_data"},
     ),
     "process data for a negative size": Case(
@@ -931,28 +931,28 @@ ARRAYS: dict[str, Case] = {
         lambda w: w.x[8],
         ArrayIndexError,
         IndexError,
-        ("index 8", "dim 0 of length 8", "-8 to 7"),
+        ("index 8", "axis 0 of length 8", "-8 to 7"),
         {"argument": "index", "dim": 0, "size": 8, "position": 8},
     ),
     "a position that 64 bits with a sign do not hold": Case(
         lambda w: GNP.take(w.x, np.array([2**64 - 1], np.uint64), axis=0),
         ArrayIndexError,
         IndexError,
-        ("index 18446744073709551615", "dim 0 of length 8", "-8 to 7"),
+        ("index 18446744073709551615", "axis 0 of length 8", "-8 to 7"),
         {"argument": "index", "dim": 0, "size": 8, "position": 2**64 - 1},
     ),
     "negative index out of bounds": Case(
         lambda w: w.x[:, -7],
         ArrayIndexError,
         IndexError,
-        ("index -7", "dim 1 of length 6", "-6 to 5"),
+        ("index -7", "axis 1 of length 6", "-6 to 5"),
         {"dim": 1, "size": 6, "position": -7},
     ),
     "too many indices": Case(
         lambda w: w.x[0, 0, 0],
         ArrayIndexError,
         IndexError,
-        ("3 entries", "(8, 6)", "at most one per dim"),
+        ("3 entries", "(8, 6)", "at most one per axis"),
         {"argument": "index", "shape": (8, 6)},
     ),
     "index of a 0-d array": Case(
@@ -1022,35 +1022,35 @@ ARRAYS: dict[str, Case] = {
         lambda w: w.x[:, [0, 6]],
         ArrayIndexError,
         IndexError,
-        ("index 6", "dim 1 of length 6", "-6 to 5"),
+        ("index 6", "axis 1 of length 6", "-6 to 5"),
         {"argument": "index", "dim": 1, "size": 6, "position": 6},
     ),
     "position out of bounds on devices": Case(
         lambda w: w.x[w.small - 9],
         ArrayIndexError,
         IndexError,
-        ("index -9", "dim 0 of length 8", "-8 to 7"),
+        ("index -9", "axis 0 of length 8", "-8 to 7"),
         {"argument": "index", "dim": 0, "size": 8, "position": -9},
     ),
     "mask of another length": Case(
         lambda w: w.x[:, np.ones(5, bool)],
         ArrayIndexError,
         IndexError,
-        ("shape (5,)", "length 5 along dim 1", "length is 6"),
+        ("shape (5,)", "length 5 where axis 1", "has length 6"),
         {"argument": "index", "dim": 1, "size": 6, "length": 5},
     ),
     "mask of another length on devices": Case(
         lambda w: w.x.T[w.small > 2],
         ArrayIndexError,
         IndexError,
-        ("shape (8,)", "length 8 along dim 0", "length is 6"),
+        ("shape (8,)", "length 8 where axis 0", "has length 6"),
         {"argument": "index", "dim": 0, "size": 6, "length": 8},
     ),
     "mask of too many dims": Case(
         lambda w: w.small[np.ones((8, 6), bool)],
         ArrayIndexError,
         IndexError,
-        ("2 entries", "shape (8,)", "at most one per dim"),
+        ("2 entries", "shape (8,)", "at most one per axis"),
         {"argument": "index", "shape": (8,)},
     ),
     "index arrays that do not broadcast": Case(
@@ -1064,7 +1064,7 @@ ARRAYS: dict[str, Case] = {
         lambda w: w.x[[0], [0], [0]],
         ArrayIndexError,
         IndexError,
-        ("3 entries", "shape (8, 6)", "at most one per dim"),
+        ("3 entries", "shape (8, 6)", "at most one per axis"),
         {"argument": "index", "shape": (8, 6)},
     ),
     "unknown mode of an update": Case(
@@ -1085,7 +1085,7 @@ ARRAYS: dict[str, Case] = {
         lambda w: w.x.at[[8]].add(1),
         ArrayIndexError,
         IndexError,
-        ("index 8", "dim 0 of length 8"),
+        ("index 8", "axis 0 of length 8"),
         {"position": 8},
     ),
     "update by a number that does not fit": Case(
@@ -1141,7 +1141,7 @@ ARRAYS: dict[str, Case] = {
         lambda w: w.x[0].mT,
         ArgumentError,
         ValueError,
-        ("mT", "two dims", "(6,)", "x.T"),
+        ("mT", "two axes", "(6,)", "x.T"),
         {"shape": (6,)},
     ),
     "iteration over a 0-d array": Case(
@@ -1218,14 +1218,14 @@ ASSIGNMENTS: dict[str, Case] = {
         assign((8, 0), 1),
         ArrayIndexError,
         IndexError,
-        ("index 8", "dim 0 of length 8", "-8 to 7"),
+        ("index 8", "axis 0 of length 8", "-8 to 7"),
         {"argument": "index", "position": 8},
     ),
     "assignment to a mask of another length": Case(
         assign(np.ones(7, bool), 1),
         ArrayIndexError,
         IndexError,
-        ("length 7 along dim 0", "length is 8"),
+        ("length 7 where axis 0", "has length 8"),
         {"argument": "index"},
     ),
     "assignment of too many values to a mask": Case(
@@ -1497,7 +1497,7 @@ FILES: dict[str, Case] = {
         lambda w: gs.load(w.file, w.named("x", None, "y")),
         ShardingError,
         ValueError,
-        ("3 entries", "2 dims"),
+        ("3 entries", "ndim=2"),
         {"argument": "spec", "ndim": 2},
     ),
     "file onto a number": Case(
@@ -2232,7 +2232,7 @@ INTEROP: dict[str, Case] = {
         lambda w: gs.ShapeDtypeStruct((8,), "f4", w.named("x", "y")),
         ShardingError,
         ValueError,
-        ("PartitionSpec('x', 'y') has 2 entries", "1 dims"),
+        ("PartitionSpec('x', 'y') has 2 entries", "ndim=1"),
         {},
     ),
     "a platform without devices": Case(
@@ -2416,7 +2416,7 @@ INTEROP: dict[str, Case] = {
         lambda w: mapping(raising, out=gs.ShapeDtypeStruct((8,), "f4"))(w),
         ShardingError,
         ValueError,
-        ("2 entries", "1 dims"),
+        ("2 entries", "ndim=1"),
         {"argument": "spec"},
     ),
     "mapping of nothing to nothing": Case(
@@ -2500,7 +2500,7 @@ OPERATIONS: dict[str, Case] = {
     "axis out of range": wrong(
         lambda w: GNP.sum(w.x, axis=2),
         "sum: axis=2",
-        "2 dims",
+        "ndim=2",
         "-2 to 1",
         argument="axis",
         error=AxisError,
@@ -2622,7 +2622,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.tensordot(w.x, w.x, 3), "axes=3", "0 to 2", argument="axes", axes=3
     ),
     "tensordot over different numbers of dims": wrong(
-        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), (0,))), "2 dims", "1 of", argument="axes"
+        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), (0,))), "2 axes", "1 of", argument="axes"
     ),
     "einsum with too few operands": wrong(
         lambda w: GNP.einsum("ij,jk->ik", w.x),
@@ -2658,7 +2658,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.concat([w.x, w.x[:, :5]], axis=0),
         "(8, 6) and (8, 5)",
         "axis=0",
-        "equal in all other dims",
+        "equal along all other axes",
         argument="arrays",
         shapes=((8, 6), (8, 5)),
     ),
@@ -2703,10 +2703,10 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.pad(w.x, 1 << 62), "2**58", argument="shape"
     ),
     "transpose that leaves out a dim": wrong(
-        lambda w: GNP.permute_dims(w.x, (0,)), "axes=(0,)", "2 dims", argument="axes"
+        lambda w: GNP.permute_dims(w.x, (0,)), "axes=(0,)", "ndim=2", argument="axes"
     ),
     "squeeze of a long dim": wrong(
-        lambda w: GNP.squeeze(w.x, axis=0), "dim 0", "length 8", argument="axis"
+        lambda w: GNP.squeeze(w.x, axis=0), "axis 0", "length 8", argument="axis"
     ),
     "negative pad": wrong(
         lambda w: GNP.pad(w.x, (-1, 0)), "pad_width=(-1, 0)", "negative", argument="pad_width"
@@ -2749,10 +2749,10 @@ OPERATIONS: dict[str, Case] = {
         argument="reflect_type",
     ),
     "pad of nothing by its edge": wrong(
-        lambda w: GNP.pad(w.x[:0], 1, "edge"), "dim 0", "(0, 6)", '"constant"', argument="mode"
+        lambda w: GNP.pad(w.x[:0], 1, "edge"), "axis 0", "(0, 6)", '"constant"', argument="mode"
     ),
     "roll by too many shifts": wrong(
-        lambda w: GNP.roll(w.x, (1, 2, 3), (0, 1)), "3 numbers for the 2 dims", argument="shift"
+        lambda w: GNP.roll(w.x, (1, 2, 3), (0, 1)), "3 numbers for the 2 axes", argument="shift"
     ),
     "negative repeats": wrong(
         lambda w: GNP.repeat(w.x, -1, axis=0), "repeats=-1", "negative", argument="repeats"
@@ -2760,7 +2760,7 @@ OPERATIONS: dict[str, Case] = {
     "too few repeats": wrong(
         lambda w: GNP.repeat(w.x, [1, 2], axis=0),
         "repeats of shape (2,)",
-        "8 elements along dim 0",
+        "8 elements along axis 0",
         argument="repeats",
     ),
     "negative repeat of an element": wrong(
@@ -2774,7 +2774,7 @@ OPERATIONS: dict[str, Case] = {
         argument="repeats",
     ),
     "running sum along no axis": wrong(
-        lambda w: GNP.cumulative_sum(w.x), "(8, 6)", "2 dims", "axis=", argument="axis"
+        lambda w: GNP.cumulative_sum(w.x), "(8, 6)", "2 axes", "axis=", argument="axis"
     ),
     "running sum along two axes": wrong(
         lambda w: w.x.cumsum((0, 1)), "axis=(0, 1)", error=ArgumentTypeError, argument="axis"
@@ -2870,7 +2870,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.quantile(w.x[:0], 0.5), "(0, 6)", "no elements", argument="x"
     ),
     "median of an axis that is not there": wrong(
-        lambda w: GNP.median(w.x, 2), "axis=2", "2 dims", argument="axis", error=AxisError
+        lambda w: GNP.median(w.x, 2), "axis=2", "ndim=2", argument="axis", error=AxisError
     ),
     "weights of another shape": wrong(
         lambda w: GNP.average(w.x, axis=0, weights=[1, 2]),
@@ -2965,7 +2965,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.trim_zeros(w.x, "m"), "trim='m'", argument="trim"
     ),
     "diagonal of a vector": wrong(
-        lambda w: GNP.diagonal(w.x[0]), "diagonal needs at least two dims", "(6,)"
+        lambda w: GNP.diagonal(w.x[0]), "diagonal needs at least two axes", "(6,)"
     ),
     "diagonal of a stack": wrong(
         lambda w: GNP.diag(w.x[None]), "(1, 8, 6)", "diagonal", argument="x"
@@ -3057,19 +3057,19 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.tril(w.x, 0.5), "tril: k=0.5", error=ArgumentTypeError, argument="k"
     ),
     "triangle of a vector": wrong(
-        lambda w: GNP.triu(w.x[0]), "triu needs at least two dims", "(6,)", shape=(6,)
+        lambda w: GNP.triu(w.x[0]), "triu needs at least two axes", "(6,)", shape=(6,)
     ),
     "result split over more dims than there are": wrong(
         lambda w: GNP.sum(w.x, axis=0, out_sharding=gs.P("x", "y")),
         "2 entries",
-        "1 dims",
+        "ndim=1",
         error=ShardingError,
         argument="spec",
     ),
     "sort along no dim": wrong(
         lambda w: GNP.sort(w.scalar),
         "sort: axis=-1",
-        "0 dims",
+        "ndim=0",
         argument="axis",
         ndim=0,
         error=AxisError,
@@ -3104,7 +3104,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.topk(w.x, 9, axis=0), "k=9 of 8", "at most 8", argument="k", k=9, size=8
     ),
     "search in a matrix": wrong(
-        lambda w: GNP.searchsorted(w.x, 1.0), "x1 has shape (8, 6)", argument="x1", shape=(8, 6)
+        lambda w: GNP.searchsorted(w.x, 1.0), "x1 of shape (8, 6)", argument="x1", shape=(8, 6)
     ),
     "search on no side": wrong(
         lambda w: w.x[0].searchsorted(1.0, "up"), "side='up'", '"left"', argument="side"
@@ -3147,7 +3147,7 @@ OPERATIONS: dict[str, Case] = {
     ),
     "a function over axes that gives more dims": wrong(
         lambda w: GNP.apply_over_axes(lambda x, axis: x[None], w.x, [0]),
-        "3 dims for an array of 2",
+        "ndim=3 for ndim=2",
         argument="func",
     ),
     "a function whose results are not of its signature": wrong(
@@ -3331,7 +3331,7 @@ OPERATIONS: dict[str, Case] = {
         lambda w: GNP.tensordot(w.x, w.x, (0, 0, 1)), "(0, 0, 1)", "a pair", argument="axes"
     ),
     "dims to sum over, more of one": wrong(
-        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), 0)), "2 dims", "as many", argument="axes"
+        lambda w: GNP.tensordot(w.x, w.x, ((0, 1), 0)), "2 axes", "as many", argument="axes"
     ),
     "a buffer of half an element": wrong(
         lambda w: GNP.frombuffer(b"abc", "i4"), "frombuffer", "multiple", argument="buffer"
@@ -3488,7 +3488,7 @@ RANDOM: dict[str, Case] = {
     "an axis that is not there": wrong(
         lambda w: random.permutation(KEY, w.x, 2),
         "axis=2",
-        "2 dims",
+        "ndim=2",
         argument="axis",
         error=AxisError,
     ),
@@ -3512,7 +3512,7 @@ RANDOM: dict[str, Case] = {
         lambda w: random.categorical(KEY, w.x[:, None], shape=(8, 3), replace=False),
         "(8, 3)",
         "(8, 1)",
-        "are the last of them",
+        "must end in (8, 1)",
         argument="shape",
     ),
     "a covariance of another size": wrong(
@@ -3564,7 +3564,7 @@ RANDOM: dict[str, Case] = {
         lambda w: random.f(KEY, 2, -1), "dfden=-1", "positive", argument="dfden"
     ),
     "outcomes without dims": wrong(
-        lambda w: random.multinomial(KEY, 3, 0.5), "()", "1 dim", argument="p"
+        lambda w: random.multinomial(KEY, 3, 0.5), "()", "1 axis", argument="p"
     ),
     "outcomes that do not fit": wrong(
         lambda w: random.multinomial(KEY, 3, np.ones(3) / 3, shape=(3, 4)),
@@ -3581,7 +3581,7 @@ RANDOM: dict[str, Case] = {
         lambda w: gs.device_put(random.split(random.key(0), 8), w.named(None, "x")),
         ShardingError,
         ValueError,
-        ("1 dims",),
+        ("ndim=1",),
     ),
     "keys as numbers": wrong(
         lambda w: np.asarray(random.key(0)), "key_data", error=ArgumentTypeError, argument="self"
@@ -3616,7 +3616,7 @@ RANDOM: dict[str, Case] = {
         lambda w: random.normal(KEY, (8,), out_sharding=w.named(None, "x")),
         ShardingError,
         ValueError,
-        ("2 entries", "1 dims"),
+        ("2 entries", "ndim=1"),
     ),
     "too many numbers": Case(
         lambda w: random.normal(KEY, (1 << 20,), out_sharding=w.named("x")),
@@ -3638,10 +3638,14 @@ MATRICES: dict[str, Case] = {
         dtype=np.float16,
     ),
     "a matrix that is not square": wrong(
-        lambda w: LINALG.inv(w.x), "inv", "(8, 6) are not square", "must be equal", shape=(8, 6)
+        lambda w: LINALG.inv(w.x),
+        "inv",
+        "(8, 6) are not square",
+        "must have equal lengths",
+        shape=(8, 6),
     ),
     "an inverse of a vector": wrong(
-        lambda w: LINALG.det(w.small), "det", "(8,)", "at least 2 dims", shape=(8,)
+        lambda w: LINALG.det(w.small), "det", "(8,)", "at least 2 axes", shape=(8,)
     ),
     "right sides of another length": wrong(
         lambda w: LINALG.solve(w.x[:6], w.x),
@@ -3697,7 +3701,10 @@ MATRICES: dict[str, Case] = {
         lambda w: FFT.fftn(w.x, norm="half"), "norm='half'", "'ortho'", argument="norm"
     ),
     "lengths of a transform": wrong(
-        lambda w: FFT.fft2(w.x, (8,)), "1 lengths for the 2 dims", "one for each", argument="s"
+        lambda w: FFT.fft2(w.x, (8,)),
+        "1 lengths, and axes=(-2, -1) names 2",
+        "one length",
+        argument="s",
     ),
     "a picture without a sharding": wrong(
         lambda w: gs.debug.visualize_sharding((8, 6), gs.P("x")),
@@ -4151,8 +4158,8 @@ OLDER: dict[str, Case] = {
         ShardingError,
         ValueError,
         "(8, 6)",
-        "2 dims",
-        "has 1",
+        "ndim=2",
+        "is for ndim=1",
         shape=(8, 6),
         ndim=1,
     ),
@@ -4160,7 +4167,7 @@ OLDER: dict[str, Case] = {
         lambda w: legacy.spec_to_indices((8, 6), spec_of(UNSTACKED(4), None)),
         ShardingError,
         ValueError,
-        "dim 0",
+        "axis 0",
         "8 elements",
         "Unstacked(4)",
         dim=0,
@@ -4170,7 +4177,7 @@ OLDER: dict[str, Case] = {
         lambda w: spec_of(None, CHUNKED(4)).indices((8, 6)),
         ShardingError,
         ValueError,
-        "dim 1",
+        "axis 1",
         "6 elements",
         "4 chunks",
         "pad it",
@@ -4181,7 +4188,7 @@ OLDER: dict[str, Case] = {
         lambda w: spec_of(UNSTACKED(8), None).sharding_proto(),
         UnstackedError,
         RuntimeError,
-        "dim 0",
+        "axis 0",
         "use Chunked",
         dims=(0,),
     ),
@@ -4223,7 +4230,7 @@ OLDER: dict[str, Case] = {
         ShardingError,
         ValueError,
         "in_axes={'x': 1}",
-        "dim 1",
+        "axis 1",
         "does not divide 6",
         axis="x",
         dim=1,
@@ -4241,8 +4248,8 @@ OLDER: dict[str, Case] = {
         lambda w: legacy.mesh_sharding_specs({"x": 4}, ["x"])(AVAL, {"x": 2}),
         ShardingError,
         ValueError,
-        "dim 2",
-        "2 dims",
+        "axis 2",
+        "ndim=2",
         axis="x",
         dim=2,
         ndim=2,
@@ -4337,8 +4344,8 @@ OLDER: dict[str, Case] = {
         lambda w: gs.device_put(w.one, gs.sharding.GSPMDSharding(w.devices, "{devices=[8]<=[8]}")),
         ShardingError,
         ValueError,
-        "1 dims",
-        "has 2",
+        "ndim=1",
+        "ndim=2",
         ndim=2,
     ),
     "maximal device that there is not": older(
@@ -4574,13 +4581,13 @@ OLDER: dict[str, Case] = {
         lambda w: gda(w, ("y", "x")), ShardingError, ValueError, "(2, 3)", "needs (4, 2)"
     ),
     "global array of too many axes": older(
-        lambda w: gda(w, ("x", "y", None)), ShardingError, ValueError, "3 entries", "2 dims"
+        lambda w: gda(w, ("x", "y", None)), ShardingError, ValueError, "3 entries", "ndim=2"
     ),
     "global array of an unknown axis": older(
         lambda w: gda(w, ("z",)), ShardingError, ValueError, "'z'", "{'x': 4, 'y': 2}", axis="z"
     ),
     "global array of one name": older(
-        lambda w: gda(w, "x"), ArgumentTypeError, TypeError, "mesh_axes='x'", "for each dim"
+        lambda w: gda(w, "x"), ArgumentTypeError, TypeError, "mesh_axes='x'", "for each axis"
     ),
     "global array without a mesh": older(
         lambda w: legacy.GlobalDeviceArray((8, 6), w.devices, ("x",), w.parts),
@@ -4633,13 +4640,13 @@ OLDER: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "size=8",
-        "dim 1",
-        "which is 6",
+        "axis 1",
+        "of length 6",
         size=8,
         axis=1,
     ),
     "element along a dim that there is not": older(
-        lambda w: legacy.shard_aval(8, 2, AVAL), ArgumentError, ValueError, "axis=2", "2 dims"
+        lambda w: legacy.shard_aval(8, 2, AVAL), ArgumentError, ValueError, "axis=2", "shape (8, 6)"
     ),
     "element of a type without shards": older(
         lambda w: legacy.shard_aval(8, 0, w.value),
@@ -4833,20 +4840,20 @@ MAPPED: dict[str, Case] = {
     ),
     "in_specs that is longer than the rank": refused(
         mapped(lambda a: a, ("x", None, "y")),
-        ArgumentError, ValueError, "in_specs for argument a of shape (8, 6)", "3 entries", "2 dims",
+        ArgumentError, ValueError, "in_specs for argument a of shape (8, 6)", "3 entries", "ndim=2",
     ),
     "in_specs with an unknown axis": refused(
-        mapped(lambda a: a, ("q",)), ArgumentError, ValueError, "'q'", "mesh {'x': 4, 'y': 2} does"
+        mapped(lambda a: a, ("q",)), ArgumentError, ValueError, "'q' is not in the mesh {'x': 4,"
     ),
     "in_specs with an axis twice": refused(
-        mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x', 2 times", "each once"
+        mapped(lambda a: a, ("x", "x")), ArgumentError, ValueError, "'x' is named 2", "each once"
     ),
     "in_specs with a dim that is left open": refused(
         mapped(lambda a: a, (gs.P.UNCONSTRAINED,)),
         ArgumentError, ValueError, "in_specs has PartitionSpec(UNCONSTRAINED)", "or None",
     ),
     "in_specs with an auto axis": refused(
-        mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y', which is in auto"
+        mapped(lambda a: a, ("y",), auto={"y"}), ArgumentError, ValueError, "'y' is in auto"
     ),
     "in_specs that is no spec": refused(
         lambda w: gs.shard_map(abs, w.mesh, "x", gs.P())(w.x),
@@ -4858,7 +4865,7 @@ MAPPED: dict[str, Case] = {
     ),
     "dim that axes do not divide": refused(
         mapped(lambda a: a, (None, "x")),
-        ArgumentError, ValueError, "dim 1 of argument a of shape (8, 6)", "length 6", "{'x': 4}",
+        ArgumentError, ValueError, "axis 1 of argument a of shape (8, 6)", "length 6", "{'x': 4}",
         "pad it", "map_shards",
     ),
     "argument of shard_map that is no array": refused(
@@ -4879,7 +4886,7 @@ MAPPED: dict[str, Case] = {
         ArgumentError, ValueError, "the result['b'] varies along 'x'", HERE,
     ),
     "result without dims under a spec with axes": refused(
-        mapped(lambda x: x.sum()), ArgumentError, ValueError, "the result", "1 entries", "0 dims"
+        mapped(lambda x: x.sum()), ArgumentError, ValueError, "the result", "1 entries", "ndim=0"
     ),
     "out_specs with an unknown axis": refused(
         mapped(lambda x: x, out=("q",)), ArgumentError, ValueError, "out_specs", "'q'"
@@ -4982,7 +4989,7 @@ MAPPED: dict[str, Case] = {
     ),
     "collective over an auto axis": refused(
         mapped(lambda x: gs.lax.psum(x, "y"), auto={"y"}),
-        errors.UnboundAxisError, NameError, "axis_name='y' is unbound: it is an auto axis",
+        errors.UnboundAxisError, NameError, "axis_name='y' is unbound: it is an auto mesh axis",
     ),
     "collective over an axis twice": refused(
         collective("pmax", ("x", "x")), ArgumentError, ValueError, "names 'x' twice"
@@ -5011,18 +5018,18 @@ MAPPED: dict[str, Case] = {
         ArgumentError, ValueError, "different sizes",
     ),
     "gathering along a dim that is not there": refused(
-        collective("all_gather", "x", axis=5), ArgumentError, ValueError, "axis=5", "3 dims"
+        collective("all_gather", "x", axis=5), ArgumentError, ValueError, "axis=5", "ndim=3"
     ),
     "scattering a dim of another length": refused(
         collective("psum_scatter", "x"),
-        ArgumentError, ValueError, "dim scatter_dimension=0", "length 2", "4; with tiled=True",
+        ArgumentError, ValueError, "axis scatter_dimension=0", "length 2", "4; with tiled=True",
     ),
     "scattering a dim that is no multiple": refused(
         collective("psum_scatter", "x", scatter_dimension=1, tiled=True),
         ArgumentError, ValueError, "length 6", "a multiple of 4",
     ),
     "exchanging a dim of another length": refused(
-        collective("all_to_all", "x", 0, 1), ArgumentError, ValueError, "dim split_axis=0", "4"
+        collective("all_to_all", "x", 0, 1), ArgumentError, ValueError, "axis split_axis=0", "4"
     ),
     "exchanging a dim that is not there": refused(
         collective("all_to_all", "x", 0, 7), ArgumentError, ValueError, "concat_axis=7"
@@ -5052,11 +5059,11 @@ MAPPED: dict[str, Case] = {
     ),
     "vmap of lengths that differ": refused(
         lambda w: gs.vmap(lambda a, b: a)(w.x, w.one[:3]),
-        ArgumentError, ValueError, "8 in dim 0 of argument a", "3 in dim 0 of argument b",
+        ArgumentError, ValueError, "8 along axis 0 of argument a", "3 along axis 0 of argument b",
     ),
     "vmap beyond the rank": refused(
         lambda w: gs.vmap(abs, 2)(w.x),
-        ArgumentError, ValueError, "in_axes=2 is beyond", "2 dims", "count from 0",
+        ArgumentError, ValueError, "in_axes=2 is out of range", "ndim=2", "count from 0",
     ),
     "vmap of a negative length": refused(
         lambda w: gs.vmap(lambda: 1, axis_size=-1)(), ArgumentError, ValueError, "axis_size=-1"
@@ -5079,7 +5086,7 @@ MAPPED: dict[str, Case] = {
     ),
     "vmap of a number": refused(
         lambda w: gs.vmap(lambda a: a)(2.5),
-        ArgumentError, ValueError, "argument a", "0 dims", "pass None",
+        ArgumentError, ValueError, "argument a", "ndim=0", "pass None",
     ),
     "vmap whose result differs": refused(
         lambda w: gs.vmap(lambda a: a, 0, None)(w.x),
@@ -5110,7 +5117,7 @@ MAPPED: dict[str, Case] = {
             lambda a, b, c: a, w.mesh, (gs.P("x", None, None), gs.P("x"), gs.P("x", "y")), gs.P("x")
         )(w.x, w.x, w.small),
         ArgumentError, ValueError, "argument a of shape (8, 6)", "argument c of shape (8,)",
-        "one entry per dim",
+        "one entry per axis",
     ),
     "pmap of a static argument given by name": refused(
         lambda w: gs.pmap(lambda a, k: a, static_broadcasted_argnums=1)(w.x, k=2),
@@ -5154,7 +5161,7 @@ MAPPED: dict[str, Case] = {
     ),
     "tiles that do not divide": refused(
         lambda w: legacy.vtile(lambda a: a, 1, 1, 4)(w.x),
-        ArgumentError, ValueError, "dim 1 of argument a", "6 elements", "4 tiles",
+        ArgumentError, ValueError, "axis 1 of argument a", "6 elements", "4 tiles",
     ),
     "tiles of no argument": refused(
         lambda w: legacy.vtile(lambda a: a, None)(w.x),
@@ -5200,13 +5207,13 @@ def on_mesh(w: World, f: Callable[..., Any], *args: Any) -> Any:
 
 NAMED_AXES: dict[str, Case] = {
     "xmap of a name that is there twice": refused(
-        lambda w: named(ins=["i", "i"]), ArgumentError, ValueError, "names 'i' twice", "one dim"
+        lambda w: named(ins=["i", "i"]), ArgumentError, ValueError, "names 'i' twice", "one axis"
     ),
     "xmap of a negative dim": refused(
-        lambda w: named(ins={-1: "i"}), ArgumentError, ValueError, "dim -1", "count dims from 0"
+        lambda w: named(ins={-1: "i"}), ArgumentError, ValueError, "axis -1", "count axes from 0"
     ),
     "xmap of a negative dim of results": refused(
-        lambda w: named(outs={-1: "i"}), ArgumentError, ValueError, "out_axes", "dim -1"
+        lambda w: named(outs={-1: "i"}), ArgumentError, ValueError, "out_axes", "axis -1"
     ),
     "xmap of no such entry": refused(
         lambda w: named(ins="i"), ArgumentTypeError, TypeError, "in_axes has 'i'", "{0: 'i'}"
@@ -5216,7 +5223,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentTypeError,
         TypeError,
         "in_axes has None",
-        "a list of a name",
+        "a list with a name",
     ),
     "xmap with dots that are not last": refused(
         lambda w: named(ins=[..., "i"]), ArgumentError, ValueError, "... can only be last"
@@ -5228,15 +5235,15 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: XMAP(lambda a, b: a, (["i", ...], ["i", ...]), ["i", ...])(w.x, w.value[:4]),
         ArgumentError,
         ValueError,
-        "'i' has 8 elements in dim 0 of argument a",
-        "and 4 in dim 0",
+        "'i' has size 8 in axis 0 of argument a",
+        "and size 4 in axis 0",
         "argument b of shape (4, 6)",
     ),
     "xmap of a size that is not what is said": refused(
         lambda w: named(axis_sizes={"i": 4})(w.x),
         ArgumentError,
         ValueError,
-        "'i' has 4 elements in axis_sizes, and 8",
+        "'i' has size 4 in axis_sizes, and size 8",
     ),
     "xmap of a size that is no integer": refused(
         lambda w: named(axis_sizes={"i": 2.5}), ArgumentTypeError, TypeError, "axis_sizes=2.5"
@@ -5348,22 +5355,22 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "['i'] for argument a",
-        "1 dims, and it has 2",
+        "entry is for ndim=1",
         "end the list",
     ),
     "xmap of a dim beyond the rank": refused(
         lambda w: named(ins={2: "i"})(w.x),
         ArgumentError,
         ValueError,
-        "'i' is dim 2",
-        "there are 2 dims",
+        "'i' is axis 2",
+        "ndim is 2",
     ),
     "xmap of results of another rank": refused(
         lambda w: named(outs=["i"])(w.x),
         ArgumentError,
         ValueError,
         "out_axes has ['i'] for the result",
-        "1 dims, and it has 2",
+        "entry is for ndim=1",
     ),
     "xmap that returns nothing": refused(
         lambda w: named(lambda a: None)(w.x),
@@ -5455,7 +5462,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: named(lambda a: gs.numpy.sum(gs.numpy.ones(3), axis="i") + a)(w.x),
         ArgumentError,
         ValueError,
-        "axis='i' is no named dim of the value",
+        "axis='i' is no named axis of the value",
         "psum",
     ),
     "a sum over a name outside": refused(
@@ -5472,7 +5479,7 @@ NAMED_AXES: dict[str, Case] = {
         ArgumentError,
         ValueError,
         "sum: out_sharding=NamedSharding",
-        "beside the name of a dim; leave it out",
+        "does not go with the name of an axis; leave it out",
     ),
     "a greatest element over a name, beside another number": refused(
         lambda w: named(lambda a: GNP.max(a, axis="i", initial=0))(w.x),
@@ -5490,7 +5497,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: gs.soft_pmap(lambda a: EINSUM("a{i}->a", a), "i")(w.value[[0] * 16]),
         ArgumentError,
         ValueError,
-        "sums over an axis that lies on devices in chunks. Try: use gpushard.lax.psum",
+        "sums over a named axis that lies on devices in chunks. Try: use gpushard.lax.psum",
     ),
     "einsum of a name outside": refused(
         lambda w: EINSUM("a{i}->a{i}", w.x), ArgumentError, ValueError, "operand 0", "no names"
@@ -5588,7 +5595,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: legacy.sharded_jit(lambda a: a, PARTS(1, 4), None)(w.value),
         ArgumentError,
         ValueError,
-        "dim 1 of argument a of shape (8, 6) has 6",
+        "axis 1 of argument a of shape (8, 6) has 6",
         "4 equal parts",
     ),
     "sharded_jit of parts of another rank": refused(
@@ -5602,7 +5609,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: legacy.sharded_jit(lambda a: a, None, PARTS(1, 4))(w.value),
         ArgumentError,
         ValueError,
-        "dim 1 of the result has 6",
+        "axis 1 of the result has 6",
     ),
     "sharded_jit with other parts of a process": refused(
         lambda w: legacy.sharded_jit(abs, PARTS(4), None, None, PARTS(2)),
@@ -5641,7 +5648,7 @@ NAMED_AXES: dict[str, Case] = {
         lambda w: legacy.get_local_aval(AVAL, PARTS(1, 4), PARTS(1, 1)),
         ArgumentError,
         ValueError,
-        "dim 1 of shape (8, 6)",
+        "axis 1 of shape (8, 6)",
         "4 equal parts",
     ),
     "the shape of all processes from parts that do not divide": refused(
@@ -6189,7 +6196,7 @@ LAX: dict[str, Case] = {
         lax("broadcast_in_dim", (8, 6, 2), (1, 0)), ArgumentError, ValueError, "ascending"
     ),
     "a rank that is too small": refused(
-        lax("broadcast_to_rank", 1), ArgumentError, ValueError, "rank=1", "2 dims"
+        lax("broadcast_to_rank", 1), ArgumentError, ValueError, "rank=1", "ndim=2"
     ),
     "dims that end before they begin": refused(
         lax("collapse", 2, 1), ArgumentError, ValueError, "stop_dimension=1", "start_dimension=2"
@@ -6201,7 +6208,7 @@ LAX: dict[str, Case] = {
         lambda w: gs.lax.iota(bool, 3), ArgumentTypeError, TypeError, "dtype=dtype('bool')", "int8"
     ),
     "parts that are not all": refused(
-        lax("split", (1, 2)), ArgumentError, ValueError, "sizes=(1, 2)", "8 elements"
+        lax("split", (1, 2)), ArgumentError, ValueError, "sizes=(1, 2)", "sum to 8, the length"
     ),
     "padding of too few dims": refused(
         lax("pad", 0.0, [(1, 1, 0)]), ArgumentError, ValueError, "2 triples"
@@ -6261,10 +6268,10 @@ LAX: dict[str, Case] = {
             ("a negative dim", ((2,), (-1,), (0,)), (1, 6), "collapsed_slice_dims=(-1,)"),
             ("indices along no dim", ((2,), (0,), (2,)), (1, 6), "start_index_map=(2,)"),
             ("more than one collapsed", ((2,), (0,), (0,)), (2, 6), "slice_sizes=(2, 6)"),
-            ("batched dims without partners", ((2,), (), (1,), (0,)), (1, 1), "pairs of dims"),
+            ("batched dims without partners", ((2,), (), (1,), (0,)), (1, 1), "pairs of axes"),
             ("batched dims of two lengths", ((2,), (), (1,), (0,), (1,)), (1, 1), "[8]", "[3]"),
-            ("batched and collapsed", ((2,), (0,), (1,), (0,), (0,)), (1, 1), "both name dims"),
-            ("batched and indexed", ((2,), (), (0,), (0,), (0,)), (1, 1), "both name dims [0]"),
+            ("batched and collapsed", ((2,), (0,), (1,), (0,), (0,)), (1, 1), "both name axes"),
+            ("batched and indexed", ((2,), (), (0,), (0,), (0,)), (1, 1), "both name axes [0]"),
         )
     },
     "dimension numbers that are none": refused(
@@ -6287,7 +6294,7 @@ LAX: dict[str, Case] = {
         lambda w: gs.lax.scatter(
             w.x, np.zeros((3, 1), int), w.x[0], gs.lax.ScatterDimensionNumbers((1,), (0,), (0,))
         ),
-        ArgumentError, ValueError, "updates of shape (6,)", "2 dims",
+        ArgumentError, ValueError, "updates of shape (6,)", "ndim=2",
     ),
     "positions as floats": refused(
         lax("argmax", 0, np.float32), ArgumentTypeError, TypeError, "index_dtype=", "int32"
@@ -6328,7 +6335,7 @@ LAX: dict[str, Case] = {
     ),
     "a product of more dims than two": refused(
         lambda w: gs.lax.dot(w.x[None], w.x.T), ArgumentError, ValueError,
-        "operands of 3 and 2 dims need dimension_numbers=",
+        "operands with ndim=3 and ndim=2 need dimension_numbers=",
     ),
     "a tuple that a function of two arrays reduces": refused(
         lambda w: gs.lax.reduce((w.x,), (0.0,), gs.lax.add, (0,)), ArgumentTypeError, TypeError,
@@ -6403,14 +6410,14 @@ HUGE: dict[str, Case] = {
     ),
     "more dims than arrays have": Case(
         lambda w: gs.lax.broadcast_to_rank(w.x, 1 << 40),
-        ArgumentError, ValueError, (f"lax.broadcast_to_rank: rank={1 << 40}", "64 dims", "fewer"),
+        ArgumentError, ValueError, (f"lax.broadcast_to_rank: rank={1 << 40}", "64 axes", "fewer"),
         {"argument": "rank", "most": 64},
     ),
     "more dims than arrays have, at least": refused(
-        lambda w: GNP.array([1], ndmin=65), ArgumentError, ValueError, "array: ndmin=65", "64 dims",
+        lambda w: GNP.array([1], ndmin=65), ArgumentError, ValueError, "array: ndmin=65", "64 axes",
     ),
     "a shape of more dims than arrays have": refused(
-        lambda w: GNP.zeros((1,) * 65), ArgumentError, ValueError, "65 dims", "64", "fewer",
+        lambda w: GNP.zeros((1,) * 65), ArgumentError, ValueError, "ndim=65", "64", "fewer",
     ),
     "more classes than elements of an array": Case(
         lambda w: gs.nn.one_hot([1], 1 << 62),

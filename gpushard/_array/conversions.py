@@ -54,8 +54,9 @@ class Conversions(abc.ABC):
             return value.item(*args)
         except IndexError as error:
             raise ArrayIndexError(
-                f"x.item{args}: {error}; the shape is {value.shape}: a position in C order is from "
-                f"{-value.size} to {value.size - 1}, in a dim from minus its length to that less 1",
+                f"x.item{args}: {error}; the shape is {value.shape}: give a position in C order, "
+                f"from {-value.size} to {value.size - 1}, or for each axis of length n a position "
+                "from -n to n - 1",
                 argument="args",
                 position=args,
                 shape=value.shape,

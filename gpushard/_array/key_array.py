@@ -83,7 +83,7 @@ class KeyArray(ConcreteArray):
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentTypeError("len() of a single key; it has no dims", argument="self")
+            raise ArgumentTypeError("len() of a single key; it has no axes", argument="self")
         return self.shape[0]
 
     def __eq__(self, other: object) -> Any:

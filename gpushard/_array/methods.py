@@ -95,7 +95,7 @@ class Methods(Operators):
         """
         if self.ndim < 2:
             raise ArgumentError(
-                f"x.mT needs at least two dims, the shape is {self.shape}; use x.T",
+                f"x.mT needs at least two axes, the shape is {self.shape}; use x.T",
                 argument="self",
                 shape=self.shape,
             )

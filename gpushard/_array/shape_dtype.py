@@ -114,7 +114,7 @@ class ShapeDtypeStruct:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentTypeError("len() of an array without dims; use x.size or x.shape")
+            raise ArgumentTypeError("len() of an array without axes; use x.size or x.shape")
         return self.shape[0]
 
     def update(self, **changes: Any) -> ShapeDtypeStruct:
@@ -197,7 +197,7 @@ def _checked_place(place: Any, shape: Shape) -> Sharding | PartitionSpec | None:
         if len(place) > len(shape):
             raise ShardingError(
                 f"ShapeDtypeStruct: sharding={place!r} has {len(place)} entries for the shape "
-                f"{shape}; give at most one per dim",
+                f"{shape}; give at most one per axis of the array",
                 argument="sharding",
                 spec=place,
                 shape=shape,

@@ -273,7 +273,7 @@ def _print_facts(name: str, data: HostArray, mesh: gs.Mesh) -> None:
 def _reshard_through(x: gs.Array, shardings: Sequence[gs.NamedSharding]) -> gs.Array:
     """Reshard step by step, printing a line for each."""
     if not shardings:
-        print("\nAn array without dims has one layout only: there is nothing to reshard.")
+        print("\nAn array without axes has one layout only: there is nothing to reshard.")
         return x
     across = len({device.memory_domain for device in x.devices()}) > 1
     print(f"\n{'reshard to':<{_SPEC_WIDTH}} {Measurement.header(across)}")

@@ -141,7 +141,8 @@ def _cumulative(
     refuse_out(name, out)
     if axis is None and x.ndim != 1:
         raise ArgumentError(
-            f"{name}: the array of shape {x.shape} has {x.ndim} dims; say along which with axis=",
+            f"{name}: the array of shape {x.shape} has {x.ndim} axes; choose one with "
+            "axis=, or use x.ravel()",
             argument="axis",
             shape=x.shape,
         )

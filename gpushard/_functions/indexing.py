@@ -143,7 +143,7 @@ def selected_shape(indexed: Indexed, shape: Shape, at: Sequence[Positions]) -> S
     except ValueError:
         raise ArrayIndexError(
             f"the index arrays have shapes {', '.join(map(str, shapes))}, which do not broadcast; "
-            "dims must be equal or 1, counted from the last",
+            "aligned at the last axis, lengths must be equal or 1",
             argument="index",
             shapes=shapes,
         ) from None

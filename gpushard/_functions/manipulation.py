@@ -110,7 +110,7 @@ def permute_dims(a: Array, axes: Any = None, *, out_sharding: Any = None) -> Arr
         order = from_end(several, ndim, "transpose", "axes")
     if len(order) != ndim:
         raise ArgumentError.refusing(
-            "axes", axes, f"must name each of the {ndim} dims", "transpose", ndim=ndim
+            "axes", axes, f"must name each axis once; a has ndim={ndim}", "transpose", ndim=ndim
         )
     return view(a, manipulation.TRANSPOSE, (order,), out_sharding)
 
@@ -146,8 +146,8 @@ def squeeze(a: Array, axis: Any = None, *, out_sharding: Any = None) -> Array:
     for dim in gone:
         if shape[dim] != 1:
             raise ArgumentError(
-                f"squeeze: dim {dim} of shape {shape} has length {shape[dim]}, only dims of "
-                "length 1 can go",
+                f"squeeze: axis {dim} of shape {shape} has length {shape[dim]}; only axes of "
+                "length 1 can be removed",
                 argument="axis",
                 axis=axis,
                 shape=shape,
@@ -187,8 +187,8 @@ def moveaxis(a: Array, source: Any, destination: Any, *, out_sharding: Any = Non
     news = from_end(() if destination is None else destination, a.ndim, "moveaxis", "destination")
     if len(olds) != len(news):
         raise ArgumentError(
-            f"moveaxis: source={source} names {len(olds)} dims and destination={destination} "
-            f"{len(news)}; name as many",
+            f"moveaxis: source={source} names {len(olds)} axes and destination={destination} "
+            f"names {len(news)}; name equally many",
             argument="destination",
             source=source,
             destination=destination,
@@ -356,7 +356,7 @@ def _counts(repeats: Any, x: Any, axis: int) -> Any:
     n = x.shape[axis]
     if counts.ndim != 1 or counts.shape[0] not in (1, n):
         raise ArgumentError(
-            f"repeat: repeats of shape {counts.shape} do not fit the {n} elements along dim "
+            f"repeat: repeats of shape {counts.shape} do not fit the {n} elements along axis "
             f"{x.ndim + axis} of shape {x.shape}; give one for each, or an integer",
             argument="repeats",
             shape=counts.shape,

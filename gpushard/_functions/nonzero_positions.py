@@ -36,8 +36,8 @@ def positions_of_mask(mask: Any, shape: Shape, dim: int) -> Sequence[Positions]:
     for at, (length, size) in enumerate(zip(mask.shape, shape[dim:], strict=False)):
         if length not in (size, 0):  # no elements select none, as the Array API has it
             raise ArrayIndexError(
-                f"the boolean index of shape {mask.shape} has length {length} along dim "
-                f"{dim + at} of the array, whose length is {size}; make them equal",
+                f"the boolean index of shape {mask.shape} has length {length} where axis "
+                f"{dim + at} of the array has length {size}; make them equal",
                 argument="index",
                 dim=dim + at,
                 size=size,
@@ -111,7 +111,7 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
     """Find the positions of elements that are not 0."""
     if not x.ndim:
         raise ArgumentError(
-            f"{name} needs at least one dim, the shape is (); use atleast_1d(x)",
+            f"{name} needs at least one axis, the shape is (); use atleast_1d(x)",
             argument="x",
             shape=(),
         )
@@ -129,7 +129,8 @@ def _nonzero(x: Any, size: Any, fill_value: Any, name: str) -> tuple[Any, ...]:
         ) from None
     if len(fills) != x.ndim:
         raise ArgumentError(
-            f"{name}: fill_value has {len(fills)} numbers for {x.ndim} dims; give one for each",
+            f"{name}: fill_value has {len(fills)} numbers for an array with ndim={x.ndim}; give "
+            "one for each axis",
             argument="fill_value",
             value=fill_value,
         )

@@ -218,7 +218,7 @@ def fill_diagonal(a: Array, val: Any, wrap: bool = False, *, inplace: bool = Tru
     x = target(a, "fill_diagonal", "a")
     if x.ndim < 2 or (x.ndim > 2 and len(set(x.shape)) > 1):
         raise ArgumentError(
-            f"fill_diagonal: a has shape {x.shape}; it needs two dims, or more of one length",
+            f"fill_diagonal: a has shape {x.shape}; it needs two axes, or more of one length",
             argument="a",
             shape=x.shape,
         )

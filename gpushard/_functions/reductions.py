@@ -255,7 +255,7 @@ def _reduced(
     if type(axis) is not int and axis is not None and _has_names(axis, x):
         if to is not None:
             raise ArgumentError.refusing(
-                "out_sharding", to, "beside the name of a dim; leave it out", row.name
+                "out_sharding", to, "does not go with the name of an axis; leave it out", row.name
             )
         return x._reduced_over(row, axis, bool(keepdims), extra)
     return bind(row, (x,), (from_end(axis, x.ndim, row.name), bool(keepdims), extra), to)

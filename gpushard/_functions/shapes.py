@@ -48,7 +48,7 @@ def dim_count(number: Any, name: str, argument: str) -> int:
     value = integer(number, name, argument)
     if value > MOST_DIMS:
         raise ArgumentError.refusing(
-            argument, value, f"is more than {MOST_DIMS} dims; use fewer", name, most=MOST_DIMS
+            argument, value, f"is more than {MOST_DIMS} axes; use fewer", name, most=MOST_DIMS
         )
     return value
 
@@ -64,8 +64,8 @@ def broadcast(name: str, shapes: Collection[Shape]) -> Shape:
 def do_not_broadcast(name: str, shapes: Collection[Shape]) -> ArgumentError:
     """Return the error for shapes that do not broadcast."""
     return ArgumentError(
-        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; dims must be equal or 1, "
-        "counted from the last",
+        f"{name}: shapes {', '.join(map(str, shapes))} do not broadcast; aligned at the last "
+        "axis, lengths must be equal or 1",
         argument="shape",
         shapes=tuple(shapes),
     )
@@ -75,7 +75,7 @@ def check_vector(name: str, argument: str, x: Any) -> None:
     """Check that an array, here or on the host, has one dim."""
     if len(x.shape) != 1:
         raise ArgumentError(
-            f"{name}: {argument} of shape {x.shape} must have one dim; give a vector, such as "
+            f"{name}: {argument} of shape {x.shape} must be 1-dimensional; give a vector, such as "
             f"{argument}.ravel()",
             argument=argument,
             shape=x.shape,
@@ -85,7 +85,7 @@ def check_vector(name: str, argument: str, x: Any) -> None:
 def check_dims(name: str, x: Any, least: int) -> None:
     """Check that an array has some dims at least, up to three."""
     if x.ndim < least:
-        words = ("one dim", "two dims", "three dims")[least - 1]
+        words = ("one axis", "two axes", "three axes")[least - 1]
         raise ArgumentError(
             f"{name} needs at least {words}, the shape is {x.shape}", argument="x", shape=x.shape
         )

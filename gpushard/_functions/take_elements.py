@@ -107,7 +107,7 @@ def along_axis(
     at = as_integers(indices, name)
     if at.ndim != x.ndim:
         raise ArgumentError(
-            f"{name}: indices have {at.ndim} dims and the array {x.ndim}; give as many",
+            f"{name}: indices have ndim={at.ndim} and the array has ndim={x.ndim}; make them equal",
             argument="indices",
             shape=at.shape,
             expected=x.shape,
@@ -121,7 +121,7 @@ def along_axis(
     except ValueError:
         raise ArgumentError(
             f"{name}: indices of shape {at.shape} do not broadcast with the array of shape "
-            f"{x.shape}; other dims than axis={axis} must be equal or 1",
+            f"{x.shape}; along axes other than axis={axis}, lengths must be equal or 1",
             argument="indices",
             shape=at.shape,
             expected=x.shape,

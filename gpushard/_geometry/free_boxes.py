@@ -139,8 +139,8 @@ def _check_covered(tiling: Tiling) -> None:
 def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[int, int]]:
     if len(index) != len(shape):
         raise ShardingError(
-            f"devices_indices_map gives {len(index)} slices for {device!r}, the array of shape "
-            f"{shape} has {len(shape)} dims; give one slice per dim",
+            f"devices_indices_map gives {len(index)} slices for {device!r}, and the array has "
+            f"the shape {shape}; give one slice per axis of the array",
             argument="devices_indices_map",
             device=device,
         )
@@ -148,7 +148,8 @@ def _bounds(shape: Shape, device: Device, index: Sequence[Any]) -> list[tuple[in
     for size, part in zip(shape, index, strict=True):
         if not isinstance(part, slice):
             raise ArgumentTypeError(
-                f"devices_indices_map gives {part!r} for {device!r}; give one slice per dim",
+                f"devices_indices_map gives {part!r} for {device!r}; give one slice per axis of "
+                "the array",
                 argument="devices_indices_map",
                 device=device,
             )

@@ -42,7 +42,7 @@ class Layout:
         """Reject an order that is not a permutation."""
         if sorted(self.major_to_minor) != list(range(len(self.major_to_minor))):
             raise ArgumentError.refusing(
-                "major_to_minor", self.major_to_minor, "must name each dim from 0 once"
+                "major_to_minor", self.major_to_minor, "must name each axis once, counted from 0"
             )
 
 
@@ -90,7 +90,7 @@ class Format:
                 raise self._no_order()
         elif self.layout is not None and self.layout.major_to_minor != tuple(range(ndim)):
             raise ArgumentError(
-                f"layout={self.layout} for an array of {ndim} dims: shards are stored row-major; "
+                f"layout={self.layout} for an array with ndim={ndim}: shards are stored row-major; "
                 f"use Layout({tuple(range(ndim))}) or None",
                 argument="layout",
                 layout=self.layout,

@@ -117,8 +117,8 @@ class NamedSharding(GridSharding):
         """Return the number of each device's block along every dim, for arrays of `ndim` dims."""
         if len(self.spec) > ndim:
             raise ShardingError(
-                f"{self.spec!r} has {len(self.spec)} entries for an array of {ndim} dims; give at "
-                "most one entry per dim",
+                f"{self.spec!r} has {len(self.spec)} entries for an array with ndim={ndim}; give "
+                "at most one entry per axis of the array",
                 argument="spec",
                 spec=self.spec,
                 ndim=ndim,
@@ -127,8 +127,8 @@ class NamedSharding(GridSharding):
         if assignment is None:
             if self.leaves_open:
                 raise ShardingError(
-                    f"{self.spec!r} leaves a dim UNCONSTRAINED; an array's own sharding must say "
-                    "how every dim is split, lax.with_sharding_constraint takes others",
+                    f"{self.spec!r} leaves an axis of the array UNCONSTRAINED; give a mesh axis or "
+                    "None. Only lax.with_sharding_constraint takes UNCONSTRAINED",
                     argument="spec",
                     spec=self.spec,
                 )
@@ -170,8 +170,8 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
     unknown = sorted(spec.reduced.difference(mesh.axis_names))
     if unknown:
         raise ShardingError(
-            f"{spec!r} has the axis {unknown[0]!r} in reduced, the mesh has {dict(mesh.shape)}; "
-            "use one of its axes",
+            f"{spec!r} has the mesh axis {unknown[0]!r} in reduced, the mesh has "
+            f"{dict(mesh.shape)}; use one of its axes",
             argument="spec",
             spec=spec,
             axis=unknown[0],
@@ -179,8 +179,8 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
     for axis, times in Counter(spec.all_axes()).items():
         if axis not in mesh.axis_names:
             raise ShardingError(
-                f"{spec!r} names the axis {axis!r}, the mesh has {dict(mesh.shape)}; use one of "
-                "its axes",
+                f"{spec!r} names the mesh axis {axis!r}, the mesh has {dict(mesh.shape)}; use "
+                "one of its axes",
                 argument="spec",
                 spec=spec,
                 axis=axis,
@@ -188,7 +188,8 @@ def _check_spec(mesh: Mesh | AbstractMesh, spec: PartitionSpec) -> None:
             )
         if times > 1:
             raise ShardingError(
-                f"{spec!r} names the axis {axis!r} {times} times; an axis can split one dim only",
+                f"{spec!r} names the mesh axis {axis!r} {times} times; a mesh axis can split "
+                "only one axis of an array",
                 argument="spec",
                 spec=spec,
                 axis=axis,

@@ -182,8 +182,8 @@ def _check_axes_differ(spec: PartitionSpec) -> None:
         both = sorted(places[first] & places[second])
         if both:
             raise ArgumentError(
-                f"{spec!r} names the axis {both[0]!r} in {first} and in {second}; name it in "
-                "one of them",
+                f"{spec!r} names the mesh axis {both[0]!r} in {first} and in {second}; name it "
+                "in one of them",
                 argument=second,
                 axis=both[0],
             )

@@ -35,7 +35,7 @@ def check_shape(shape: Shape) -> None:
     """
     if len(shape) > MOST_DIMS:
         raise ArgumentError(
-            f"an array of {len(shape)} dims has more than {MOST_DIMS}; use fewer",
+            f"an array with ndim={len(shape)} has more than {MOST_DIMS} axes; use fewer",
             argument="shape",
             shape=shape,
             most=MOST_DIMS,

@@ -65,7 +65,7 @@ def _from_end(
     for value in axes:
         if not -ndim <= value < ndim:
             raise AxisError(
-                f"{name}: {argument}={value} is out of range for an array of {ndim} dims; use "
+                f"{name}: {argument}={value} is out of range for an array with ndim={ndim}; use "
                 + (f"{-ndim} to {ndim - 1}" if ndim else "axis=None or ()"),
                 argument=argument,
                 axis=value,

@@ -134,7 +134,7 @@ def as_position(entry: Any) -> int:
 def out_of_bounds(position: int, dim: int, size: int) -> ArrayIndexError:
     """Return the error for a position out of bounds."""
     return ArrayIndexError(
-        f"index {position} is out of bounds for dim {dim} of length {size}; "
+        f"index {position} is out of bounds for axis {dim} of length {size}; "
         + (f"use {-size} to {size - 1}" if size else "there are no elements"),
         argument="index",
         dim=dim,
@@ -146,7 +146,7 @@ def out_of_bounds(position: int, dim: int, size: int) -> ArrayIndexError:
 def too_many(shape: Shape, index: Any, taken: int) -> ArrayIndexError:
     """Return the error for an index with more entries than the array has dims."""
     return ArrayIndexError(
-        f"the index has {taken} entries for an array of shape {shape}; give at most one per dim",
+        f"the index has {taken} entries for an array of shape {shape}; give at most one per axis",
         argument="index",
         index=index,
         shape=shape,

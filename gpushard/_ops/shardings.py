@@ -99,8 +99,8 @@ def pinned_meshes(case: Case, common: CommonDevices) -> tuple[Mesh, ...]:
     meshes = tuple(mesh for mesh in common.meshes if taken <= set(mesh.axis_names))
     if not meshes:
         raise ShardingError(
-            f"{case.row.name}: dims are pinned to the mesh axes {sorted(taken)}, which the mesh of "
-            "no operand has; reshard an operand to the mesh that has them",
+            f"{case.row.name}: named axes are split over the mesh axes {sorted(taken)}, and "
+            "the mesh of no operand has these; reshard an operand to a mesh that has them",
             argument="x",
             axes=tuple(sorted(taken)),
         )

@@ -82,7 +82,7 @@ def concat(
     first = xs[0].shape
     if not first:
         raise ArgumentError(
-            "concat: arrays without dims cannot be joined along one; use stack, or axis=None",
+            "concat: arrays without axes cannot be joined along one; use stack, or axis=None",
             argument="arrays",
             shapes=tuple(x.shape for x in xs),
         )
@@ -94,7 +94,7 @@ def concat(
         if not fits:
             raise ArgumentError(
                 f"concat: arrays of shapes {first} and {x.shape} do not fit along axis={axis}; "
-                "sizes must be equal in all other dims",
+                "lengths must be equal along all other axes",
                 argument="arrays",
                 shapes=tuple(each.shape for each in xs),
                 axis=axis,

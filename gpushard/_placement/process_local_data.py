@@ -123,8 +123,8 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
     """Return a function that converts global slices to slices of densely packed local data."""
     if len(local_shape) != tiling.ndim:
         raise ShardingError(
-            f"local_data has {len(local_shape)} dims, global_shape={tiling.shape} has "
-            f"{tiling.ndim}; they must agree",
+            f"local_data has ndim={len(local_shape)}, and global_shape={tiling.shape} has "
+            f"{tiling.ndim} axes; give local_data as many axes",
             argument="local_data",
             local_shape=local_shape,
             global_shape=tiling.shape,
@@ -140,7 +140,7 @@ def local_slices(tiling: Tiling, local_shape: Shape) -> Callable[[Index], Index]
             packed.append((starts, np.cumsum([0, *lengths])[:-1].tolist()))
         else:
             raise ShardingError(
-                f"local_data has {local} elements in dim {dim}; give all {size} of "
+                f"local_data has {local} elements along axis {dim}; give all {size} of "
                 f"global_shape={tiling.shape} or the {sum(lengths)} that this process addresses",
                 argument="local_data",
                 dim=dim,

@@ -110,8 +110,8 @@ def check_ranks(name: str, operands: Sequence[Any]) -> None:
     shapes = [x.shape for x in operands]
     if len({len(shape) for shape in shapes if shape}) > 1:
         raise ArgumentError(
-            f"lax.{name} takes operands of as many dims each, got shapes "
-            f"{', '.join(map(str, shapes))}; give them dims with expand_dims or broadcast_in_dim",
+            f"lax.{name} takes operands with equally many axes, got shapes "
+            f"{', '.join(map(str, shapes))}; add axes with expand_dims or broadcast_in_dim",
             argument="x",
             shapes=tuple(shapes),
         )
@@ -138,7 +138,7 @@ def integers(name: str, argument: str, values: Any, length: int | None = None) -
         ) from None
     if length is not None and len(numbers) != length:
         raise ArgumentError.refusing(
-            argument, values, f"must have {length} integers, one for each dim", f"lax.{name}"
+            argument, values, f"must have {length} integers, one for each axis", f"lax.{name}"
         )
     return numbers
 

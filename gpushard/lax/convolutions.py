@@ -106,7 +106,7 @@ def pads_of(
     pairs = [integers(name, "padding", pair, 2) for pair in entries]
     if len(pairs) != len(shape):
         raise ArgumentError.refusing(
-            "padding", padding, f"must have {len(shape)} pairs, one for each dim", f"lax.{name}"
+            "padding", padding, f"must have {len(shape)} pairs, one for each axis", f"lax.{name}"
         )
     return tuple((low, high) for low, high in pairs)
 
@@ -158,8 +158,8 @@ def conv_dimension_numbers(
     ndim = len(lhs_shape)
     if len(rhs_shape) != ndim or ndim < 2:
         raise ArgumentError(
-            f"lax.conv: operands of shapes {tuple(lhs_shape)} and {tuple(rhs_shape)} need as many "
-            "dims each, at least two",
+            f"lax.conv: operands of shapes {tuple(lhs_shape)} and {tuple(rhs_shape)} need "
+            "equally many axes, at least two",
             argument="lhs",
             shapes=(tuple(lhs_shape), tuple(rhs_shape)),
         )

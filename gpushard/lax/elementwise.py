@@ -550,7 +550,7 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Array:
     elif old > new:
         viewed = operand.reshape((*operand.shape, 1)).view(to)
     else:
-        check_shape("bitcast_convert_type", "the last dim", operand.shape[-1:], (new // old,))
+        check_shape("bitcast_convert_type", "the last axis", operand.shape[-1:], (new // old,))
         viewed = operand.view(to).reshape(operand.shape[:-1])
     return viewed
 

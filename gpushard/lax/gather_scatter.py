@@ -92,7 +92,7 @@ def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> 
     if kind_of(indices.dtype) not in "iu" or not indices.ndim:
         raise ArgumentTypeError(
             f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
-            "with a last dim for the dims that they are along",
+            "with index vectors along the last axis",
             argument="indices",
             dtype=indices.dtype,
         )
@@ -109,7 +109,7 @@ def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> 
         ordered = at > 1 or list(named_dims) == sorted(named_dims)
         twice = len({*named_dims}) < len(named_dims)
         if not ordered or twice or any(not 0 <= dim < limit for dim in named_dims):
-            rule = f"must name dims from 0 to {limit - 1}, each once" + ", in order" * (at < 2)
+            rule = f"must name axes from 0 to {limit - 1}, each once" + ", in order" * (at < 2)
             raise ArgumentError.refusing(field, named_dims, rule, f"lax.{name}")
     _check_batched(name, kind, fields, operand, indices)
     return kind(*fields)
@@ -124,15 +124,15 @@ def _check_batched(
     if sizes[0] != sizes[1]:
         raise ArgumentError(
             f"lax.{name}: {kind._fields[3]}={batched} of lengths {sizes[0]} and "
-            f"{kind._fields[4]}={of_indices} of lengths {sizes[1]} must be pairs of dims of one "
-            "length",
+            f"{kind._fields[4]}={of_indices} of lengths {sizes[1]} must be pairs of axes of "
+            "equal length",
             argument=kind._fields[3],
             sizes=sizes,
         )
     for field, dims in ((kind._fields[1], gone), (kind._fields[2], along)):
         if twice := {*dims} & {*batched}:
             raise ArgumentError(
-                f"lax.{name}: {field}={dims} and {kind._fields[3]}={batched} both name dims "
+                f"lax.{name}: {field}={dims} and {kind._fields[3]}={batched} both name axes "
                 f"{sorted(twice)}; name each in one of them",
                 argument=field,
                 dims=tuple(sorted(twice)),
@@ -150,14 +150,14 @@ def _windows(
     """Return the places of windows, and the shape of all."""
     batch = indices.shape[:-1]
     check_shape(
-        name, "the last dim of indices", indices.shape[-1:], (len(numbers.start_index_map),)
+        name, "the last axis of indices", indices.shape[-1:], (len(numbers.start_index_map),)
     )
     ndim = len(batch) + len(numbers.offset_dims)
     outer = [at for at in range(ndim) if at not in numbers.offset_dims]
     gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
     if any(sizes[at] > 1 for at in gone):
         raise ArgumentError(
-            f"lax.{name}: slice_sizes={tuple(sizes)} must be 1 in dims {sorted(gone)}, which are "
+            f"lax.{name}: slice_sizes={tuple(sizes)} must be 1 for axes {sorted(gone)}, which are "
             "collapsed or batched",
             argument="slice_sizes",
             sizes=tuple(sizes),
@@ -166,8 +166,8 @@ def _windows(
     if len(outer) != len(batch) or len(windowed) != len(numbers.offset_dims):
         raise ArgumentError(
             f"lax.{name}: {numbers} do not fit an operand of shape {operand.shape} and indices of "
-            f"shape {indices.shape}: each dim of the operand is one of a window, collapsed, or "
-            "batched",
+            f"shape {indices.shape}: each axis of the operand must be one of a window, "
+            "collapsed, or batched",
             argument="dimension_numbers",
         )
     check_sizes(name, sizes, operand.shape)
@@ -290,8 +290,8 @@ def _scattered(
     ndim = indices.ndim - 1 + len(numbers.update_window_dims)
     if len(shape) != ndim:
         raise ArgumentError(
-            f"lax.{name}: updates of shape {tuple(shape)} must have {ndim} dims: those of indices "
-            "but the last, and those of windows",
+            f"lax.{name}: updates of shape {tuple(shape)} must have ndim={ndim}: the axes of "
+            "indices but the last, and the axes of windows",
             argument="updates",
             shape=tuple(shape),
         )

@@ -94,7 +94,7 @@ def _product(
         raise ArgumentError.refusing(
             "dimension_numbers",
             numbers,
-            "must be ((summed dims, summed dims), (batch dims, batch dims))",
+            "must be ((summed axes, summed axes), (batch axes, batch axes)), for lhs and rhs",
             f"lax.{name}",
         ) from None
     shapes, where = (x.shape, y.shape), (f"lax.{name}", "dimension_numbers")
@@ -106,8 +106,8 @@ def _product(
     if text is None:
         raise ArgumentError(
             f"lax.{name}: dimension_numbers={numbers} do not fit operands of shapes {x.shape} and "
-            f"{y.shape}: summed dims must be as long in both, and so must batch dims, each named "
-            "once",
+            f"{y.shape}: summed axes must have equal lengths in both, and so must batch axes, each "
+            "named once",
             argument="dimension_numbers",
             shapes=shapes,
         )
@@ -176,8 +176,8 @@ def dot(
         ranks = lhs.ndim, rhs.ndim
         if not all(1 <= rank <= 2 for rank in ranks):
             raise ArgumentError(
-                f"lax.dot: operands of {ranks[0]} and {ranks[1]} dims need dimension_numbers=; "
-                "without, they must be vectors or matrices",
+                f"lax.dot: operands with ndim={ranks[0]} and ndim={ranks[1]} need "
+                "dimension_numbers=; without it, they must be vectors or matrices",
                 argument="dimension_numbers",
             )
         numbers = (((ranks[0] - 1,), (0,)), ((), ()))
@@ -202,8 +202,8 @@ def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Array:
     x, y = _read("batch_matmul", lhs, rhs)
     if x.ndim != y.ndim or x.ndim < 2:
         raise ArgumentError(
-            f"lax.batch_matmul: operands of shapes {x.shape} and {y.shape} need as many dims each, "
-            "at least two",
+            f"lax.batch_matmul: operands of shapes {x.shape} and {y.shape} need equally many "
+            "axes, at least two",
             argument="lhs",
             shapes=(x.shape, y.shape),
         )

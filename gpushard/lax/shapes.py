@@ -83,7 +83,7 @@ def broadcast_in_dim(
         raise ArgumentError.refusing(
             "broadcast_dimensions",
             broadcast_dimensions,
-            f"must have a dim of the result for each of the {operand.ndim} dims, ascending",
+            f"must name {operand.ndim} axes of the result, one per operand axis, ascending",
             "lax.broadcast_in_dim",
             ndim=operand.ndim,
         )
@@ -111,7 +111,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Array:
         raise ArgumentError.refusing(
             "rank",
             ndim,
-            f"is below the {x.ndim} dims that there are",
+            f"is less than ndim={x.ndim} of the array",
             "lax.broadcast_to_rank",
         )
     return x.reshape((1,) * (ndim - x.ndim) + x.shape)
@@ -145,8 +145,8 @@ def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = No
         raise ArgumentError.refusing(
             "stop_dimension",
             stop_dimension,
-            f"comes before start_dimension={start_dimension}; an array of {operand.ndim} dims has "
-            "none between them",
+            f"comes before start_dimension={start_dimension}; an array with ndim={operand.ndim} "
+            "has no axes between them",
             "lax.collapse",
             start_dimension=start_dimension,
         )
@@ -291,7 +291,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> list[Array]:
         raise ArgumentError.refusing(
             "sizes",
             sizes,
-            f"must sum to the {operand.shape[at]} elements along the dim",
+            f"must sum to {operand.shape[at]}, the length of axis {at}, and not be negative",
             "lax.split",
         )
     lead, stops = (builtins.slice(None),) * at, itertools.accumulate(parts)
@@ -344,7 +344,7 @@ def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, in
         raise ArgumentError.refusing(
             "padding_config",
             padding_config,
-            f"must have {x.ndim} triples, one for each dim",
+            f"must have {x.ndim} triples, one for each axis",
             "lax.pad",
         )
     spread = [

@@ -63,7 +63,7 @@ def slice(
         if not 0 <= starts[at] <= limits[at] <= n or steps[at] < 1:
             raise ArgumentError(
                 f"lax.slice: start {starts[at]}, limit {limits[at]} and stride {steps[at]} do not "
-                f"fit dim {at} of length {n}; use 0 <= start <= limit <= {n}, and strides from 1",
+                f"fit axis {at} of length {n}; use 0 <= start <= limit <= {n}, and strides from 1",
                 argument="limit_indices",
                 axis=at,
                 size=n,
@@ -178,7 +178,7 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
         raise ArgumentError.refusing(
             "start_indices",
             start_indices,
-            f"must have {len(shape)}, one for each dim",
+            f"must have {len(shape)} positions, one for each axis",
             f"lax.{name}",
         )
     if all(type(start) is int for start in starts):

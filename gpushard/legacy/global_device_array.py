@@ -284,7 +284,7 @@ def _placement(shape: Any, mesh: Any, axes: Any) -> tuple[Shape, NamedSharding]:
     if isinstance(axes, str) or not isinstance(axes, Sequence):
         raise ArgumentTypeError(
             f"mesh_axes={axes!r} must be a sequence with a mesh axis, a tuple of them, or None for "
-            "each dim",
+            "each axis of the array",
             argument="mesh_axes",
             type=type(axes),
         )

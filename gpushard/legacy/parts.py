@@ -149,7 +149,7 @@ def get_local_aval(
     for dim, (n, factor) in enumerate(zip(global_aval.shape, factors, strict=True)):
         if n % factor:
             raise ArgumentError(
-                f"get_local_aval: dim {dim} of shape {tuple(global_aval.shape)} has {n} elements, "
+                f"get_local_aval: axis {dim} of shape {tuple(global_aval.shape)} has {n} elements, "
                 f"which do not come in {factor} equal parts. Try: pad it",
                 argument="global_aval",
                 dim=dim,
@@ -173,7 +173,7 @@ def _factors(aval: Any, whole: Parts | None, local: Parts | None, what: str) -> 
     for dim, (n, local_count) in enumerate(zip(whole, local, strict=True)):
         if n % local_count:
             raise ArgumentError(
-                f"{what}: dim {dim} has {n} parts in all, and {local_count} in this process. Try: "
+                f"{what}: axis {dim} has {n} parts in all, and {local_count} in this process. Try: "
                 f"give a number of local parts that divides {n}",
                 argument="local_parts",
                 dim=dim,

@@ -74,11 +74,11 @@ def shard_aval(size: int, axis: int, aval: ShapeDtypeStruct) -> ShapeDtypeStruct
     shape = aval.shape
     if not 0 <= axis < len(shape):
         raise ArgumentError.refusing(
-            "axis", axis, f"is no dim of a value of {len(shape)} dims, shape {shape}", shape=shape
+            "axis", axis, f"is no axis of a value of shape {shape}; count from 0", shape=shape
         )
     if shape[axis] != size:
         raise ArgumentError(
-            f"size={size} does not match dim {axis} of shape {shape}, which is {shape[axis]}",
+            f"size={size} does not match axis {axis} of shape {shape}, of length {shape[axis]}",
             argument="size",
             size=size,
             axis=axis,

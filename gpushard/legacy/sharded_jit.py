@@ -235,7 +235,7 @@ class _Grid:
         for dim, (n, count) in enumerate(zip(shape, parts, strict=True)):
             if n % count:
                 raise ArgumentError(
-                    f"{what}: dim {dim} of {arg} has {n} elements, which do not come in {count} "
+                    f"{what}: axis {dim} of {arg} has {n} elements, which do not come in {count} "
                     f"equal parts, as {parts} says. Try: pad it, or use jit with a NamedSharding",
                     argument="parts",
                     dim=dim,

@@ -74,8 +74,8 @@ def vtile(
                 parts = parts or n
                 if n % parts:
                     raise ArgumentError(
-                        f"{what}: dim {dim} of {label(number)} has {n} elements, which do not come "
-                        f"in {parts} tiles. Try: give a tile_size that divides {n}",
+                        f"{what}: axis {dim} of {label(number)} has {n} elements, which do not "
+                        f"come in {parts} tiles. Try: give a tile_size that divides {n}",
                         argument="tile_size",
                         dim=dim,
                         size=n,

@@ -272,6 +272,6 @@ def _result(x: Any, entry: Entry, arg: str, dims: _Dims, frame: Frame, fun: Any)
     x = as_mapped(x, frame)
     dims_placed, names = _named(entry, dims)
     placing = "out_axes", entry.text
-    check_constant(x, names, frame, fun, arg, placing, "a dim for it there")
+    check_constant(x, names, frame, fun, arg, placing, "give it an axis there")
     check_rank(x.ndim + len(dims_placed), entry, "out_axes", frame.what, arg)
     return leave(x, dims_placed, names, frame)

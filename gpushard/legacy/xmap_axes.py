@@ -51,8 +51,8 @@ def parse_entries(axes: Any, argument: str, what: str) -> Any:
     def one(x: Any) -> Entry:
         if not is_entry(x):
             raise ArgumentTypeError(
-                f"{what}: {argument} has {x!r}. Try: use a dict of names by dims, as {{0: 'i'}}, "
-                "or a list of a name or None for each dim, which may end in ...",
+                f"{what}: {argument} has {x!r}. Try: use a dict from axes to names, as {{0: 'i'}}, "
+                "or a list with a name or None for each axis, which may end in ...",
                 argument=argument,
                 value=x,
             )
@@ -66,14 +66,14 @@ def parse_entries(axes: Any, argument: str, what: str) -> Any:
         if twice:
             raise ArgumentError(
                 f"{what}: {argument} has {x!r}, which names {twice[0]!r} twice. Try: give each "
-                "name to one dim",
+                "name to one axis",
                 argument=argument,
                 axis=twice[0],
             )
         negative = [dim for _, dim in pairs if dim < 0]
         if negative:
             raise ArgumentError(
-                f"{what}: {argument} has {x!r}, with dim {negative[0]}. Try: count dims from 0",
+                f"{what}: {argument} has {x!r}, with axis {negative[0]}. Try: count axes from 0",
                 argument=argument,
                 dim=negative[0],
             )
@@ -227,12 +227,12 @@ def sizes_of(
     for number, (shape, entry) in enumerate(zip(shapes, entries, strict=True)):
         check_rank(len(shape), entry, "in_axes", what, label(number))
         for name, dim in entry.dims.items():
-            here = shape[dim], f"dim {dim} of {label(number)}"
+            here = shape[dim], f"axis {dim} of {label(number)}"
             size, where = sizes.setdefault(name, here)
             if size != here[0]:
                 raise ArgumentError(
-                    f"{what}: the axis {name!r} has {size} elements in {where}, and {here[0]} in "
-                    f"{here[1]}. Try: give all of them one size",
+                    f"{what}: the named axis {name!r} has size {size} in {where}, and "
+                    f"size {here[0]} in {here[1]}. Try: give all of them one size",
                     argument="axis_sizes" if where == "axis_sizes" else "in_axes",
                     axis=name,
                     sizes=(size, here[0]),
@@ -256,8 +256,8 @@ def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> N
     """
     if entry.rank is not None and entry.rank != ndim:
         raise ArgumentError(
-            f"{what}: {argument} has {entry.text} for {arg}, which says that it has {entry.rank} "
-            f"dims, and it has {ndim}. Try: end the list in ... for any rank",
+            f"{what}: {argument} has {entry.text} for {arg} with ndim={ndim}, and this "
+            f"entry is for ndim={entry.rank}. Try: end the list in ... for any ndim",
             argument=argument,
             rank=entry.rank,
             ndim=ndim,
@@ -265,10 +265,10 @@ def check_rank(ndim: int, entry: Entry, argument: str, what: str, arg: str) -> N
     beyond = [(name, dim) for name, dim in entry.dims.items() if dim >= ndim]
     if beyond:
         raise ArgumentError(
-            f"{what}: {argument} has {entry.text} for {arg}: {beyond[0][0]!r} is dim "
-            f"{beyond[0][1]}, and there are {ndim} dims. Try: use 0 to {ndim - 1}"
+            f"{what}: {argument} has {entry.text} for {arg}: {beyond[0][0]!r} is axis "
+            f"{beyond[0][1]}, and ndim is {ndim}. Try: use 0 to {ndim - 1}"
             if ndim
-            else f"{what}: {argument} has {entry.text} for {arg}, which has no dims. Try: use {{}}",
+            else f"{what}: {argument} has {entry.text} for {arg}, which has no axes. Try: use {{}}",
             argument=argument,
             axis=beyond[0][0],
             dim=beyond[0][1],
@@ -291,8 +291,9 @@ def check_divided(sizes: Mapping[Hashable, int], resources: Resources, what: str
                 for each in used
             )
             raise ArgumentError(
-                f"{what}: the axis {name!r} has {size} elements, which its resources ({shown}) do "
-                f"not divide into {count} parts. Try: pad it to a multiple, or give it others",
+                f"{what}: the named axis {name!r} has {size} elements, which its resources "
+                f"({shown}) do not divide into {count} parts. Try: pad it to a multiple, or use "
+                "others",
                 argument="axis_resources",
                 axis=name,
                 size=size,

@@ -221,8 +221,8 @@ def _fans(shape: Any, *axes: Any) -> tuple[float, float]:
     for argument, dims in zip(("in_axis", "out_axis", "batch_axis"), axes, strict=True):
         if len(shape) < 2 and argument == "in_axis" and dims == -2:
             raise ArgumentError(
-                f"variance_scaling: weights of shape {shape} have no dim in_axis=-2; give them two "
-                "dims, or name their in_axis and out_axis",
+                f"variance_scaling: weights of shape {shape} have no axis -2 for in_axis; give "
+                "them two axes, or name their in_axis and out_axis",
                 argument="shape",
                 shape=shape,
             )
@@ -292,7 +292,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     def init(key: Any, shape: Any, dtype: Any = dtype, out_sharding: Any = None) -> Array:
         sizes = as_shape(shape)
         if len(sizes) < 2:
-            raise ArgumentError.refusing("shape", sizes, "needs two dims at least", "orthogonal")
+            raise ArgumentError.refusing("shape", sizes, "needs two axes at least", "orthogonal")
         at = one_from_end(column_axis, len(sizes), "orthogonal", "column_axis") + len(sizes)
         if 0 in sizes:
             return full(sizes, 0, _dtype(dtype), out_sharding=out_sharding)
@@ -322,7 +322,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
             raise ArgumentError.refusing(
                 "shape",
                 sizes,
-                "must have one to three dims of a window, then inputs, then at least as many "
+                "must have one to three axes of a window, then inputs, then at least as many "
                 "outputs",
                 "delta_orthogonal",
             )

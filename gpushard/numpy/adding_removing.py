@@ -56,7 +56,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     if positions.dtype.kind == "b" and positions.ndim == 1:
         if not more and positions.shape != (n,):
             raise ArrayIndexError(
-                f"{name}: a mask of shape {positions.shape} does not fit a dim of length {n}",
+                f"{name}: a mask of shape {positions.shape} does not fit an axis of length {n}",
                 argument="obj",
                 shape=positions.shape,
                 size=n,
@@ -71,7 +71,7 @@ def _positions(name: str, obj: Any, n: int, more: int) -> Any:
     if np.any(wrong):
         first = int(positions[wrong].ravel()[0])
         raise ArrayIndexError(
-            f"{name}: position {first} is out of bounds for a dim of length {n}; use "
+            f"{name}: position {first} is out of bounds for an axis of length {n}; use "
             f"{-n} to {n - 1 + more}",
             argument="obj",
             position=first,

@@ -115,7 +115,7 @@ def _samples(name: str, x: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     for operand in xs:
         if operand.ndim > 2:
             raise ArgumentError(
-                f"{name}: an array of shape {operand.shape} must have at most two dims: variables "
+                f"{name}: an array of shape {operand.shape} must have at most two axes: variables "
                 "and observations",
                 argument="x",
                 shape=operand.shape,

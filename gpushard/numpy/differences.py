@@ -148,7 +148,7 @@ def gradient(
     for at in axes:
         if f.shape[at] < edge_order + 1:
             raise ArgumentError(
-                f"gradient: dim {f.ndim + at} of shape {f.shape} has {f.shape[at]} elements; "
+                f"gradient: axis {f.ndim + at} of shape {f.shape} has {f.shape[at]} elements; "
                 f"edge_order={edge_order} needs {edge_order + 1}",
                 argument="x",
                 shape=f.shape,
@@ -168,8 +168,8 @@ def _each(spacings: Sequence[Any], axes: Sequence[int]) -> Sequence[Any]:
     if len(spacings) == len(axes):
         return spacings
     raise ArgumentTypeError(
-        f"gradient: {len(spacings)} spacings are given for {len(axes)} dims; give one number, or "
-        "a spacing for each dim",
+        f"gradient: {len(spacings)} spacings are given for {len(axes)} axes; give one number, or "
+        "a spacing for each axis",
         argument="spacings",
         given=len(spacings),
         dims=len(axes),
@@ -186,7 +186,7 @@ def _steps(x: Any, axis: int, spacing: Any) -> Any:
     if places.ndim != 1 or places.shape[0] != x.shape[axis]:
         raise ArgumentError(
             f"gradient: coordinates of shape {places.shape} do not fit the {x.shape[axis]} "
-            f"elements along dim {x.ndim + axis} of shape {x.shape}; give a number, or one each",
+            f"elements along axis {x.ndim + axis} of shape {x.shape}; give a number, or one each",
             argument="spacings",
             shape=places.shape,
             expected=x.shape[axis],

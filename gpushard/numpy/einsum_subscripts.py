@@ -79,7 +79,7 @@ def parse(subscripts: str, shapes: tuple[Shape, ...]) -> str:
     elif _DOTS in right:
         right = right.replace(_DOTS, dots)
     elif dots:
-        raise _bad(subscripts, 'has dims of "..." that the result does not name; add "..." to it')
+        raise _bad(subscripts, 'has axes of "..." that the result does not name; add "..." to it')
     _check_result(subscripts, right, "".join(full))
     return f"{','.join(full)}->{right}"
 
@@ -99,15 +99,15 @@ def _filled(subscripts: str, name: str, shape: Shape, dots: str) -> str:
             name = name.replace(_DOTS, dots[len(dots) - extra :])
     if len(name) != len(shape):
         raise _bad(
-            subscripts, f"has {len(name)} letters for an operand of shape {shape}; one for each dim"
+            subscripts, f"has {len(name)} letters for an operand of shape {shape}; use one per axis"
         )
     sizes: dict[str, int] = {}
     for letter, n in zip(name, shape, strict=True):
         if sizes.setdefault(letter, n) != n:
             raise _bad(
                 subscripts,
-                f"takes the diagonal over {letter!r} of an operand of shape {shape}, whose dims "
-                f"there have lengths {sizes[letter]} and {n}; they must be equal",
+                f"takes the diagonal over {letter!r} of an operand of shape {shape}, where the "
+                f"axes have lengths {sizes[letter]} and {n}; they must be equal",
             )
     return name
 

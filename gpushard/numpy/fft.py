@@ -211,15 +211,15 @@ def _dims(name: str, x: Any, s: Any, axes: Any) -> tuple[Sequence[Any], tuple[in
     ends = from_end(dims, x.ndim, name, "axes")
     if sizes is not None and len(sizes) != len(ends):
         raise ArgumentError(
-            f"{name}: s={s} has {len(sizes)} lengths for the {len(ends)} dims of axes={axes}; "
-            "give one for each",
+            f"{name}: s={s} has {len(sizes)} lengths, and axes={axes} names {len(ends)}; "
+            "give one length for each axis",
             argument="s",
             s=s,
             axes=axes,
         )
     if not ends and not x.ndim:
         raise ArgumentError(
-            f"{name}: an array without dims cannot be transformed", argument="x", shape=x.shape
+            f"{name}: an array without axes cannot be transformed", argument="x", shape=x.shape
         )
     return [None if n is None or n == -1 else n for n in sizes or (None,) * len(ends)], ends
 

@@ -107,8 +107,8 @@ def apply_over_axes(
             result = expand_dims(result, x.ndim + at)
         if result.ndim != x.ndim:
             raise ArgumentError(
-                f"apply_over_axes: the function gives {result.ndim} dims for an array of {x.ndim}; "
-                "it may take out the one that it is given, or leave it with length 1",
+                f"apply_over_axes: the function gives an array with ndim={result.ndim} for "
+                f"ndim={x.ndim}; it may remove the axis that it gets, or leave it with length 1",
                 argument="func",
                 ndim=result.ndim,
                 expected=x.ndim,
@@ -308,7 +308,7 @@ def _signature(text: str) -> tuple[_Cores, _Cores]:
     core = _CORE.pattern
     if not re.fullmatch(rf"(?:{core}(?:,{core})*)?->{core}(?:,{core})*", bare):
         raise ArgumentError(
-            f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": dims of every argument, '
+            f'vectorize: signature={text!r} must read as "(m,n),(n)->(m)": axes of every argument, '
             "and of every result",
             argument="signature",
             signature=text,
@@ -337,7 +337,7 @@ def _fitted(arrays: Sequence[Any], cores: _Cores) -> tuple[list[Shape], dict[str
     if len(arrays) != len(cores) or not _fits(seen, cores, sizes):
         raise ArgumentError(
             f"vectorize: arguments of shapes {[x.shape for x in arrays]} do not fit the signature, "
-            f"which names the dims {cores}; give an array for each, with these dims last",
+            f"which names the axes {cores}; give an array for each, with these axes last",
             argument="signature",
             shapes=tuple(x.shape for x in arrays),
         )
@@ -351,7 +351,7 @@ def _check_results(
     shapes = [x.shape for x in results]
     if not _fits(shapes, [()] * len(shapes) if cores is None else cores, dict(sizes)):
         wanted = (
-            "it must give a number for each element; name the dims of results by signature="
+            "it must give a number for each element; name the axes of results by signature="
             if cores is None
             else f"its signature says {cores}, of sizes {sizes}; change one of them"
         )

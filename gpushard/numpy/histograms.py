@@ -232,7 +232,7 @@ def _columns(sample: Any) -> list[Any]:
         return [x]
     if x.ndim != 2:
         raise ArgumentError(
-            f"histogramdd: sample of shape {x.shape} must be (points, dims), or vectors",
+            f"histogramdd: sample of shape {x.shape} must be (points, dimensions), or vectors",
             argument="sample",
             shape=x.shape,
         )
@@ -270,7 +270,7 @@ def _as_many(name: str, entries: Any, dims: int, argument: str) -> Any:
     length = len(entries) if is_many(entries) else 0
     if length != dims:
         raise ArgumentError(
-            f"{name}: {argument} has {length} entries for {dims} dims; give one for each",
+            f"{name}: {argument} has {length} entries for {dims} dimensions; give one for each",
             argument=argument,
             given=length,
             dims=dims,

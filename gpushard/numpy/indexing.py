@@ -233,8 +233,8 @@ def ravel_multi_index(
     modes = mode if isinstance(mode, tuple) else (mode,) * len(sizes)
     if not len(places) == len(sizes) == len(modes):
         raise ArgumentError(
-            f"ravel_multi_index: multi_index has {len(places)} arrays for {len(sizes)} dims; give "
-            "one for each",
+            f"ravel_multi_index: multi_index has {len(places)} arrays for dims={sizes}; give one "
+            "for each axis",
             argument="multi_index",
             dims=sizes,
         )
@@ -294,7 +294,7 @@ def diag_indices_from(arr: Any, *, out_sharding: Any = None) -> tuple[Array, ...
     array_shape = np.shape(arr)
     if len(array_shape) < 2 or len(set(array_shape)) > 1:
         raise ArgumentError(
-            f"diag_indices_from: the array has shape {array_shape}; it needs at least two dims, "
+            f"diag_indices_from: the array has shape {array_shape}; it needs at least two axes, "
             "all of one length",
             argument="x",
             shape=array_shape,

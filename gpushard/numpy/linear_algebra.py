@@ -187,7 +187,7 @@ def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequ
         return range(-count, 0), range(-dims_of_b, count - dims_of_b)
     if len(axes) != 2:
         raise ArgumentError.refusing(
-            "axes", axes, "must be an integer or a pair, the dims of both operands", "tensordot"
+            "axes", axes, "must be an integer or a pair, the axes of both operands", "tensordot"
         )
     first, second = (
         from_end(tuple(named) if isinstance(named, list) else named, ndim, "tensordot", "axes")
@@ -195,7 +195,7 @@ def _summed(axes: Any, shapes: tuple[Shape, Shape]) -> tuple[Sequence[int], Sequ
     )
     if len(first) != len(second):
         raise ArgumentError(
-            f"tensordot: axes={axes!r} names {len(first)} dims of one operand and {len(second)} of "
+            f"tensordot: axes={axes!r} names {len(first)} axes of one operand and {len(second)} of "
             "the other; name as many",
             argument="axes",
             axes=axes,

@@ -90,7 +90,7 @@ def roll(a: Any, shift: Any, axis: Any = None, *, out_sharding: Any = None) -> A
         shifts = tuple(shifts) * len(axes)
     if len(shifts) != len(axes):
         raise ArgumentError(
-            f"roll: shift={shift} has {len(shifts)} numbers for the {len(axes)} dims of "
+            f"roll: shift={shift} has {len(shifts)} numbers for the {len(axes)} axes of "
             f"axis={axis}; give one for each",
             argument="shift",
             shift=shift,
@@ -213,7 +213,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1), *, out_sharding: A
     """
     pair = from_end(tuple(axes) if np.iterable(axes) else axes, m.ndim, "rot90", "axes")
     if len(pair) != 2:
-        raise ArgumentError.refusing("axes", axes, "must name two dims", "rot90")
+        raise ArgumentError.refusing("axes", axes, "must name two axes", "rot90")
     first, second = pair
     turns = integer(k, "rot90", "k") % 4
     if turns == 2:
@@ -240,7 +240,7 @@ def rollaxis(a: Any, axis: int, start: int = 0, *, out_sharding: Any = None) -> 
     place = integer(start, "rollaxis", "start")
     if not -a.ndim <= place <= a.ndim:
         raise ArgumentError(
-            f"rollaxis: start={start} is out of range for an array of {a.ndim} dims; use "
+            f"rollaxis: start={start} is out of range for an array with ndim={a.ndim}; use "
             f"{-a.ndim} to {a.ndim}",
             argument="start",
             value=start,

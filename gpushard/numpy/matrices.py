@@ -149,7 +149,7 @@ def _as_diagonal(k: Any, name: str) -> Any:
     """Check the number of a diagonal that is traced."""
     if k.ndim or kind_of(k.dtype) not in "iu":
         raise ArgumentTypeError(
-            f"{name}: k has dtype {k.dtype} and shape {k.shape}; give an integer without dims",
+            f"{name}: k has dtype {k.dtype} and shape {k.shape}; give an integer of shape ()",
             argument="k",
             dtype=k.dtype,
             shape=k.shape,

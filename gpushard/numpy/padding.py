@@ -142,7 +142,7 @@ def _check_options(mode: str, options: dict[str, Any]) -> None:
 def _check_elements(x: Any, axis: int, mode: str) -> None:
     if not x.shape[axis]:
         raise ArgumentError(
-            f"pad: dim {axis} of shape {x.shape} has no elements that mode={mode!r} could "
+            f"pad: axis {axis} of shape {x.shape} has no elements that mode={mode!r} could "
             'continue; use mode="constant"',
             argument="mode",
             axis=axis,
@@ -179,8 +179,8 @@ def _pairs(numbers: Any, ndim: int, argument: str) -> Any:
         return np.broadcast_to(numbers, (ndim, 2)).tolist()
     except ValueError:
         raise ArgumentError(
-            f"pad: {argument} of shape {np.shape(numbers)} does not fit {ndim} dims; give a pair "
-            "for each dim, one pair for all, or one number",
+            f"pad: {argument} of shape {np.shape(numbers)} does not fit ndim={ndim}; give a pair "
+            "for each axis, one pair for all, or one number",
             argument=argument,
             shape=np.shape(numbers),
             ndim=ndim,

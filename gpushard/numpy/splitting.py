@@ -67,7 +67,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
     parts = integer(cuts, name, "indices_or_sections")
     if parts < 1 or (even and n % parts):
         raise ArgumentError(
-            f"{name}: a dim of length {n} cannot be cut into {parts} parts"
+            f"{name}: an axis of length {n} cannot be cut into {parts} parts"
             + (" of one length; use array_split" if parts > 0 else "; give a positive number"),
             argument="indices_or_sections",
             value=parts,
@@ -77,7 +77,7 @@ def _edges(name: str, cuts: Any, n: int, *, even: bool) -> list[int]:
         raise ArgumentError.refusing(
             "indices_or_sections",
             parts,
-            f"leaves more than {_MOST_EMPTY} parts of a dim of length {n} empty; use fewer parts",
+            f"leaves more than {_MOST_EMPTY} parts of an axis of length {n} empty; use fewer parts",
             name,
             size=n,
         )

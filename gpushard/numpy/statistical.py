@@ -132,7 +132,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
     if axis is None:
         raise ArgumentTypeError(
             f"{name}: weights of shape {heavy.shape} differ from the array's shape {x.shape}; say "
-            "with axis= along which dims they are",
+            "with axis= along which axes they are",
             argument="axis",
             shape=heavy.shape,
             expected=x.shape,
@@ -141,7 +141,7 @@ def weights_of(x: Any, axis: Any, weights: Any, name: str) -> Any:
     if heavy.shape != tuple(x.shape[at] for at in axes):
         raise ArgumentError(
             f"{name}: weights of shape {heavy.shape} do not fit the array of shape {x.shape} with "
-            f"axis={axis}; give one for each element, or one along each dim that axis names",
+            f"axis={axis}; give one for each element, or weights in the shape of these axes",
             argument="weights",
             shape=heavy.shape,
             expected=x.shape,

@@ -183,10 +183,10 @@ def categorical(
     lead, last = sizes[: len(sizes) - len(batch)], sizes[max(len(sizes) - len(batch), 0) :]
     fits = [m in ((n, 1) if replace else (n,)) for m, n in zip(batch, last, strict=False)]
     if not all(fits) or len(sizes) < len(batch):
-        how = "broadcast to the last of them" if replace else "are the last of them"
+        how = ", or in lengths that these broadcast to" if replace else ""
         raise ArgumentError(
-            f"categorical: shape={sizes} does not fit {batch}, the dims of logits without axis, "
-            f"which {how}; put others in front",
+            f"categorical: shape={sizes} must end in {batch}, the shape of logits without "
+            f"axis={axis}{how}; put other axes in front",
             argument="shape",
             shape=sizes,
             logits=x.shape,

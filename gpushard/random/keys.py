@@ -231,7 +231,7 @@ def _raw_keys(keys: Any, name: str) -> Any:
         )
     if not keys.shape or keys.shape[-1] != 2:
         raise ArgumentError(
-            f"{name}: key has shape {keys.shape}; the last dim of raw keys has length 2",
+            f"{name}: key has shape {keys.shape}; the last axis of raw keys has length 2",
             argument="key",
             shape=keys.shape,
         )

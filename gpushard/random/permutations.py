@@ -57,14 +57,14 @@ def below(x: Any, name: str, argument: str) -> int:
     """Read the number that stands for the integers below it."""
     if is_value(x):
         raise ArgumentTypeError(
-            f"{name}: {argument} is an array without dims; pass int({argument}), a number on the "
+            f"{name}: {argument} is an array without axes; pass int({argument}), a number on the "
             "host: the result's size depends on it",
             argument=argument,
         )
     data = np.asarray(x)
     if data.dtype.kind not in "iu":
         raise ArgumentTypeError.refusing(
-            argument, x, "must be an integer, or an array with at least one dim", name
+            argument, x, "must be an integer, or an array with at least one axis", name
         )
     if data < 0:
         raise ArgumentError.refusing(argument, x, "must not be negative", name)

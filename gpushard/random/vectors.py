@@ -75,7 +75,7 @@ def multivariate_normal(
     if np.shape(cov)[-2:] != (n, n):
         raise ArgumentError(
             f"{name}: cov has shape {np.shape(cov)}, for a mean of shape {np.shape(mean)} its "
-            f"last two dims must be {(n, n)}",
+            f"last two axes must have lengths {(n, n)}",
             argument="cov",
             shape=np.shape(cov),
         )
@@ -185,7 +185,7 @@ def multinomial(
     if broadcast(name, [sizes, np.shape(odds), (*np.shape(left), 1)]) != sizes:
         raise ArgumentError(
             f"multinomial: n of shape {np.shape(left)} and p of shape {np.shape(odds)} do not "
-            f"broadcast to shape={sizes} with p's last dim; leave shape out, or give one "
+            f"broadcast to shape={sizes} with p's last axis; leave shape out, or give one "
             "that they fit",
             argument="shape",
             shape=sizes,
@@ -212,8 +212,8 @@ def _shares_of_the_rest(p: Any) -> Any:
 def _check_dims(name: str, argument: str, x: Any, dims: int) -> None:
     if np.ndim(x) < dims:
         raise ArgumentError(
-            f"{name}: {argument} has shape {np.shape(x)}; it needs {dims} dim{'s' * (dims > 1)} at "
-            "least",
+            f"{name}: {argument} has shape {np.shape(x)}; it needs at least "
+            f"{dims} ax{'es' if dims > 1 else 'is'}",
             argument=argument,
             shape=np.shape(x),
         )

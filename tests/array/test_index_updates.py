@@ -287,7 +287,9 @@ def test_a_mask_is_as_long_as_the_dim_or_empty() -> None:
     for place in (np.asarray, gs.device_put):
         assert x[place(np.zeros(0, bool))].shape == (0, 2)
         for length in (1, 2, 4):
-            with pytest.raises(gs.errors.ArrayIndexError, match=f"has length {length} along dim 0"):
+            with pytest.raises(
+                gs.errors.ArrayIndexError, match=f"has length {length} where axis 0"
+            ):
                 x[place(np.ones(length, bool))]
 
 
@@ -315,7 +317,7 @@ def test_few_positions_are_checked_by_the_host_itself(reads: list[int]) -> None:
     with runtime(backend="host"):
         x, at = placed(DATA, "x"), placed(np.arange(8), "x")
         x[at]
-        with pytest.raises(IndexError, match="index 70 is out of bounds for dim 0 of length 64"):
+        with pytest.raises(IndexError, match="index 70 is out of bounds for axis 0 of length 64"):
             x[placed(np.array([3, 64, 70, -65]))]
     with runtime(backend="host", inline_bytes=0):
         x, more = placed(DATA, "x"), placed(np.arange(8), "x")
@@ -445,7 +447,7 @@ def test_a_mask_of_two_dims_comes_before_the_dim_of_negative_positions(place: An
     found = x.at[mask, last].set(9, wrap_negative_indices=False)
     data[0, 1, 0] = 9
     np.testing.assert_array_equal(found, data)
-    with pytest.raises(gs.errors.ArrayIndexError, match="length 3 along dim 1") as caught:
+    with pytest.raises(gs.errors.ArrayIndexError, match="length 3 where axis 1") as caught:
         x[np.ones((3, 3), bool)]
     assert caught.value.dim == 1
 

@@ -20,7 +20,7 @@ def test_sizes() -> None:
         struct, like = gs.ShapeDtypeStruct(shape, "f4"), np.zeros(shape, "f4")
         assert (struct.shape, struct.ndim, struct.size) == (shape, like.ndim, like.size)
         assert len(struct) == len(like)
-    with pytest.raises(ArgumentTypeError, match=r"len\(\) of an array without dims"):
+    with pytest.raises(ArgumentTypeError, match=r"len\(\) of an array without axes"):
         len(gs.ShapeDtypeStruct((), "f4"))
 
 

@@ -98,5 +98,5 @@ def test_marks_are_sets_of_names_that_mark_nothing_else(mark: str) -> None:
         with pytest.raises(ArgumentTypeError, match=f"{mark}=.* must be a set of names"):
             P(**{mark: bad})
     for spec in ((P("x"), {mark}), (P(("y", "x")), {mark}), (P(), {"unreduced", "reduced"})):
-        with pytest.raises(ArgumentError, match=r"names the axis 'x' in .* name it in one"):
+        with pytest.raises(ArgumentError, match=r"names the mesh axis 'x' in .* name it in one"):
             P(*spec[0], **{name: {"x"} for name in spec[1]})

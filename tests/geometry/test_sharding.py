@@ -252,7 +252,7 @@ XY = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: NamedSharding(XY, P("z")), ShardingError, "names the axis 'z'"),
+        (lambda: NamedSharding(XY, P("z")), ShardingError, "names the mesh axis 'z'"),
         (lambda: NamedSharding(XY, P("x", ("y", "x"))), ShardingError, "'x' 2 times"),
         (lambda: NamedSharding(XY, P(("x", "x"))), ShardingError, "'x' 2 times"),
         (lambda: NamedSharding(XY, P(UNCONSTRAINED)).tiling((4,)), ShardingError, "UNCONSTRAINED"),
@@ -261,7 +261,7 @@ XY = Mesh([["a", "b"], ["c", "d"]], ("x", "y"))
         (lambda: NamedSharding(XY, P(), memory_kind="l2"), ArgumentError, "pinned_host"),
         (lambda: SingleDeviceSharding("a", memory_kind="l2"), ArgumentError, "pinned_host"),
         (lambda: NamedSharding(AbstractMesh((2,), "x"), P("y")), ShardingError, "'y'"),
-        (lambda: NamedSharding(XY, P(None, "x")).tiling((4,)), ShardingError, "1 dims"),
+        (lambda: NamedSharding(XY, P(None, "x")).tiling((4,)), ShardingError, "ndim=1"),
     ],
 )
 def test_errors(make: Callable[[], Any], error: type[Exception], match: str) -> None:

@@ -224,7 +224,7 @@ def test_einsum_of_names_and_arrays_without() -> None:
     [
         ("{i,}->{i}", "each name once"),
         ("{i,j}->{i,j}", r"has 'j' for operand 0, which has \['i'\]\. Try: name only"),
-        ("{i,j}->{i}", "'j' is no named dim of the value"),
+        ("{i,j}->{i}", "'j' is no named axis of the value"),
     ],
 )
 def test_einsum_refuses_names_that_an_operand_lacks(subscripts: str, message: str) -> None:

@@ -165,7 +165,7 @@ WRONG: dict[str, tuple[Any, type[GpushardError], str]] = {
     ),
     "scale": (lambda: init.variance_scaling(0, "fan_in", "normal"), ArgumentError, "scale=0"),
     "scale-type": (lambda: init.variance_scaling("1", "fan_in", "normal"), ArgumentError, "'1'"),
-    "one-dim": (lambda: init.lecun_normal()(KEY, (3,)), ArgumentError, r"\(3,\) have no dim"),
+    "one-dim": (lambda: init.lecun_normal()(KEY, (3,)), ArgumentError, r"\(3,\) have no axis"),
     "in_axis": (lambda: init.he_normal(in_axis=4)(KEY, (3, 2)), AxisError, "in_axis=4"),
     "out_axis": (lambda: init.he_normal(out_axis="x")(KEY, (3, 2)), ArgumentTypeError, "out_"),
     "shape": (lambda: init.lecun_normal()(KEY, (3, -2)), ArgumentError, "shape"),

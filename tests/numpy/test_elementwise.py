@@ -174,7 +174,7 @@ def test_results_go_where_they_are_asked_to() -> None:
     there = gs.SingleDeviceSharding(gs.devices()[3])
     quotient, rest = gnp.divmod(x, 2, out_sharding=there)
     assert quotient.sharding == rest.sharding == there
-    with pytest.raises(GpushardError, match="at most one entry per dim"):
+    with pytest.raises(GpushardError, match="at most one entry per axis"):
         gnp.add(x, 1, out_sharding=gs.P(None, None, "x"))
 
 

@@ -172,9 +172,9 @@ REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "n": (lambda x: fft.fft(x, 0), ArgumentError, "0 elements along axis=-1"),
     "n that is no integer": (lambda x: fft.fft(x, 1.5), ArgumentTypeError, "n=1.5 must be an int"),
     "norm": (lambda x: fft.fft2(x, norm="half"), ArgumentError, "norm='half' is unknown"),
-    "s": (lambda x: fft.fftn(x, (2, 3), (0,)), ArgumentError, "has 2 lengths for the 1 dims"),
+    "s": (lambda x: fft.fftn(x, (2, 3), (0,)), ArgumentError, "has 2 lengths, and axes="),
     "axes": (lambda x: fft.fftn(x, axes=(0, 0)), ArgumentError, "names an axis twice"),
-    "no dims": (lambda x: fft.fftn(x[0, 0]), ArgumentError, "without dims"),
+    "no dims": (lambda x: fft.fftn(x[0, 0]), ArgumentError, "without axes"),
     "out": (lambda x: fft.fft(x, out=np.zeros(3)), ArgumentError, "out= is not supported"),
     "length of frequencies": (lambda x: fft.fftfreq(0), ArgumentError, "n=0 must be positive"),
 }

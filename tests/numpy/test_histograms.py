@@ -264,8 +264,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "a range without an end": (lambda: gnp.histogram(LINE, 3, (0, np.inf)), "two finite numbers"),
     "a range without a start": (lambda: gnp.histogram(LINE, 3, (-np.inf, 0)), "two finite numbers"),
     "a range to what is no number": (lambda: gnp.histogram(LINE, 3, (0, np.nan)), "two finite"),
-    "one number for a range": (lambda: gnp.histogramdd([LINE], 3, range=5), "0 entries for 1 dims"),
-    "bins of one dim of two": (lambda: gnp.histogram2d(LINE, LINE, [3]), "1 entries for 2 dims"),
+    "one number for a range": (lambda: gnp.histogramdd([LINE], 3, range=5), "0 entries for 1 dim"),
+    "bins of one dim of two": (lambda: gnp.histogram2d(LINE, LINE, [3]), "1 entries for 2 dim"),
     "matrices": (
         lambda: gnp.histogram2d(LINE[None], LINE[None], 3), "give vectors of one length",
     ),

@@ -372,20 +372,20 @@ def test_a_singular_matrix_is_an_error_where_what_runs_later_is_used() -> None:
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
     "half precision": (lambda x: la.svd(x.astype("e")), ArgumentTypeError, "svd is not .* float16"),
-    "one dim": (lambda x: la.inv(x[0]), ArgumentError, "must have at least 2 dims"),
+    "one dim": (lambda x: la.inv(x[0]), ArgumentError, "must have at least 2 axes"),
     "not square": (lambda x: la.det(x), ArgumentError, r"\(4, 3\) are not square"),
     "norm of one dim": (
         lambda x: la.matrix_norm(x[0]),
         ArgumentError,
         "matrix_norm needs at least two",
     ),
-    "cond of one dim": (lambda x: la.cond(x[0]), ArgumentError, "cond needs at least two dims"),
-    "power 0": (lambda x: la.matrix_power(x, 0), ArgumentError, r"\(4, 3\) is not of square"),
-    "power 1": (lambda x: la.matrix_power(x, 1), ArgumentError, r"\(4, 3\) is not of square"),
+    "cond of one dim": (lambda x: la.cond(x[0]), ArgumentError, "cond needs at least two axes"),
+    "power 0": (lambda x: la.matrix_power(x, 0), ArgumentError, r"\(4, 3\) does not hold square"),
+    "power 1": (lambda x: la.matrix_power(x, 1), ArgumentError, r"\(4, 3\) does not hold square"),
     "power of a stack": (
         lambda x: la.matrix_power(x[None], 2),
         ArgumentError,
-        r"\(1, 4, 3\) is not of square",
+        r"\(1, 4, 3\) does not hold square",
     ),
     "tensor": (lambda x: la.tensorinv(x, 0), ArgumentError, "ind=0 must be positive"),
     "mode": (lambda x: la.qr(x, "full"), ArgumentError, "mode='full' is unknown"),

@@ -154,7 +154,7 @@ def test_rounding_takes_no_correlation_beyond_1() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
-    "dims": (lambda x: gnp.cov(x[None]), ArgumentError, r"\(1, 8, 6\) must have at most two dims"),
+    "dims": (lambda x: gnp.cov(x[None]), ArgumentError, r"\(1, 8, 6\) must have at most two axes"),
     "ddof": (lambda x: gnp.cov(x, ddof=0.5), ArgumentTypeError, "ddof=0.5 must be an integer"),
     "fweights": (
         lambda x: gnp.cov(x, fweights=np.ones(6)),

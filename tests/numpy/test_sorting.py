@@ -216,7 +216,7 @@ def test_keys_without_dims() -> None:
     same(gnp.lexsort((2, 1.5)), np.lexsort(([2], [1.5]))[0])
     with pytest.raises(ArgumentError, match=r"keys have shapes \(3,\), \(\)"):
         gnp.lexsort(([1, 2, 3], 1))
-    with pytest.raises(ArgumentError, match="axis=1 is out of range for an array of 1 dims"):
+    with pytest.raises(ArgumentError, match="axis=1 is out of range for an array with ndim=1"):
         gnp.lexsort((2, 1.5), axis=1)
 
 

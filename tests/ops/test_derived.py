@@ -122,5 +122,5 @@ def test_a_mesh_without_the_axes_of_named_dims_is_refused() -> None:
             (reductions.SUM, ((-1,), False, None)),
             (manipulation.ROLL, ((1,), (-1,))),
         ):
-            with pytest.raises(gs.errors.ShardingError, match="pinned to the mesh axes"):
+            with pytest.raises(gs.errors.ShardingError, match="split over the mesh axes"):
                 bind(derived(row, ((0,),), (("z",),)), (x,), params)

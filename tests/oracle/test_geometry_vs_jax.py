@@ -213,7 +213,7 @@ def test_single_devices(jax: ModuleType) -> None:
 def test_both_reject(jax: ModuleType, entries: tuple[Any, ...]) -> None:
     grid = np.array(jax.devices()).reshape(2, 4)
     case = Case(grid, ("x", "y"), entries, ())
-    with pytest.raises(ShardingError, match="names the axis"):
+    with pytest.raises(ShardingError, match="names the mesh axis"):
         case.ours()
     with pytest.raises(Exception, match=r"mesh axis|Resource axis"):
         case.theirs(jax)

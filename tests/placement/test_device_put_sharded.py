@@ -162,10 +162,10 @@ def test_pieces_of_arguments(devices: list[gs.Device]) -> None:
 def test_the_aval_of_an_element() -> None:
     aval = gs.ShapeDtypeStruct((4, 3), np.float32)
     assert shard_aval(3, 1, aval) == gs.ShapeDtypeStruct((4,), np.float32)
-    with pytest.raises(ArgumentError, match="size=3 does not match dim 0"):
+    with pytest.raises(ArgumentError, match="size=3 does not match axis 0"):
         shard_aval(3, 0, aval)
     for axis in (2, -1):
-        with pytest.raises(ArgumentError, match=f"axis={axis} is no dim of a value of 2 dims"):
+        with pytest.raises(ArgumentError, match=f"axis={axis} is no axis of a value of shape"):
             shard_aval(3, axis, aval)
     with pytest.raises(ArgumentTypeError, match="nothing else"):
         shard_aval(3, 0, np.ones(3))  # type: ignore[arg-type]

@@ -73,10 +73,10 @@ def test_local_data_is_whole_or_packed_in_each_dim(owners: np.ndarray, data: Any
 @pytest.mark.parametrize(
     ("owners", "entries", "local", "match"),
     [
-        ("rows", ("x",), (3, 8), r"3 elements in dim 0; give all 8 .*or the 4"),
-        ("rows", ("x", "y"), (4, 4), r"4 elements in dim 1; give all 8 .*or the 8"),
-        ("columns", (None, "y"), (8, 2), r"2 elements in dim 1; give all 8 .*or the 4"),
-        ("striped", ("x",), (4, 8, 1), r"3 dims, global_shape=\(8, 8\) has 2"),
+        ("rows", ("x",), (3, 8), r"3 elements along axis 0; give all 8 .*or the 4"),
+        ("rows", ("x", "y"), (4, 4), r"4 elements along axis 1; give all 8 .*or the 8"),
+        ("columns", (None, "y"), (8, 2), r"2 elements along axis 1; give all 8 .*or the 4"),
+        ("striped", ("x",), (4, 8, 1), r"ndim=3, and global_shape=\(8, 8\) has 2"),
     ],
 )
 def test_local_data_that_fits_neither_rule(

@@ -46,7 +46,7 @@ def test_mesh_axes_are_any_sequence() -> None:
 
 
 def test_mesh_axes_are_not_longer_than_the_rank() -> None:
-    with pytest.raises(ValueError, match="2 entries for an array of 1 dims"):
+    with pytest.raises(ValueError, match="2 entries for an array with ndim=1"):
         legacy.GlobalDeviceArray.from_callback((8,), MESH, ("x", "y"), lambda i: VALUE[0, i[0]])
 
 

@@ -70,7 +70,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "sizes": (
         lambda: gs.pmap(lambda x, y: x).lower(ABSTRACT, gs.ShapeDtypeStruct((5,), "f4")),
         ValueError,
-        r"5 in dim 0 of argument y of shape \(5,\)",
+        r"5 along axis 0 of argument y of shape \(5,\)",
     ),
     "devices": (
         lambda: gs.pmap(lambda x: x).lower(gs.ShapeDtypeStruct((9, 2), "f4")),

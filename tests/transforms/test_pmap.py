@@ -333,10 +333,10 @@ def test_all_parameters() -> None:
 
 REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "not mapped": (lambda: gs.pmap(lambda x: x, in_axes=None)(CUBE), ValueError, "no argument"),
-    "sizes": (lambda: gs.pmap(lambda x, y: x)(CUBE, CUBE[0]), ValueError, "4 in .* 3 in dim 0"),
-    "rank 0": (lambda: gs.pmap(lambda x: x)(1.0), ValueError, "argument x, which has 0 dims"),
-    "beyond": (lambda: gs.pmap(lambda x: x, in_axes=3)(CUBE), ValueError, "in_axes=3 is beyond"),
-    "size": (lambda: gs.pmap(lambda x: x, axis_size=5)(CUBE), ValueError, "axis_size=5: 4 in"),
+    "sizes": (lambda: gs.pmap(lambda x, y: x)(CUBE, CUBE[0]), ValueError, "4 along .* 3 along"),
+    "rank 0": (lambda: gs.pmap(lambda x: x)(1.0), ValueError, "argument x, with ndim=0"),
+    "beyond": (lambda: gs.pmap(lambda x: x, in_axes=3)(CUBE), ValueError, "in_axes=3 is out of r"),
+    "size": (lambda: gs.pmap(lambda x: x, axis_size=5)(CUBE), ValueError, "axis_size=5: 4 along"),
     "empty": (lambda: gs.pmap(lambda x: x, devices=[]), ValueError, "devices=.. is empty"),
     "inner devices": (
         lambda: gs.pmap(gs.pmap(lambda x: x, devices=gs.devices()[:3]))(CUBE),
@@ -426,7 +426,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
             "i",
         )(np.ones((2, 2))),
         ValueError,
-        r"lack \[3\]; the axis 'i' and 'j' has 4 elements",
+        r"lack \[3\]; the named axis 'i' and 'j' has 4 elements",
     ),
     "backend": (lambda: gs.pmap(lambda x: x, backend="tpu")(CUBE), ValueError, "backend='tpu'"),
     "in shard_map": (

@@ -184,8 +184,8 @@ class OpSharding:
             return (1,) * ndim, None
         if len(counts) != ndim:
             raise ShardingError(
-                f"{self} has tiles along {len(counts)} dims, and the array has {ndim}; they must "
-                "agree",
+                f"{self} is for arrays with ndim={len(counts)}, and this array has ndim={ndim}; "
+                "give a number of tiles for each axis of the array",
                 argument="op_sharding",
                 dimensions=counts,
                 ndim=ndim,

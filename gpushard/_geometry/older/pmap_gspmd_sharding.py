@@ -167,8 +167,8 @@ class PmapSharding(ListedSharding):
         if sharded_dim is None:
             if devices is None:
                 raise ArgumentError(
-                    "sharded_dim and devices are both None; give the dim with elements for "
-                    "devices, or the devices that get replicas",
+                    "sharded_dim and devices are both None; give the axis with one element for "
+                    "each device, or the devices that get replicas",
                     argument="sharded_dim",
                 )
             replicas = Replicated(device_grid(devices).size)
@@ -177,7 +177,7 @@ class PmapSharding(ListedSharding):
             raise ArgumentError.refusing(
                 "sharded_dim",
                 sharded_dim,
-                f"is not a dim of shape {tuple(shape)}",
+                f"is not an axis of an array of shape {tuple(shape)}",
                 shape=tuple(shape),
             )
         entries: list[Unstacked | None] = [None] * ndim
@@ -215,8 +215,8 @@ class PmapSharding(ListedSharding):
         spec = self.sharding_spec
         if ndim != len(spec.sharding):
             raise ShardingError(
-                f"{spec!r} is for arrays of {len(spec.sharding)} dims, this has {ndim}; give one "
-                "entry per dim",
+                f"{spec!r} is for arrays with ndim={len(spec.sharding)}, and this array has "
+                f"ndim={ndim}; give one entry per axis of the array",
                 argument="sharding_spec",
                 ndim=ndim,
             )

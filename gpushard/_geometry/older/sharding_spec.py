@@ -143,7 +143,7 @@ class ShardingSpec:
         if sorted(cuts) != list(range(len(self._cuts))):
             raise ShardingError(
                 f"mesh_mapping={self.mesh_mapping} names the cuts {cuts}; sharding="
-                f"{self.sharding} has {len(self._cuts)}, and each must be on one axis: give "
+                f"{self.sharding} has {len(self._cuts)}, and each must be on one mesh axis: give "
                 f"ShardedAxis(0) to ShardedAxis({len(self._cuts) - 1}) once each"
                 if self._cuts
                 else f"mesh_mapping={self.mesh_mapping} names the cuts {cuts}; sharding="
@@ -218,8 +218,8 @@ class ShardingSpec:
         """
         if len(shape) != len(self.sharding):
             raise ShardingError(
-                f"the array of shape {shape} has {len(shape)} dims, {self!r} has "
-                f"{len(self.sharding)}; give one entry per dim",
+                f"the array of shape {shape} has ndim={len(shape)}, and {self!r} is for "
+                f"ndim={len(self.sharding)}; give one entry per axis of the array",
                 argument="shape",
                 shape=shape,
                 ndim=len(self.sharding),
@@ -227,7 +227,7 @@ class ShardingSpec:
         for dim, (size, entry) in enumerate(zip(shape, self.sharding, strict=True)):
             if isinstance(entry, Unstacked) and entry.size != size:
                 raise ShardingError(
-                    f"dim {dim} of shape {shape} has {size} elements, and Unstacked({entry.size}) "
+                    f"axis {dim} of shape {shape} has {size} elements, and Unstacked({entry.size}) "
                     f"gives one to each of {entry.size} devices; they must agree",
                     argument="shape",
                     shape=shape,
@@ -236,7 +236,7 @@ class ShardingSpec:
                 )
             if isinstance(entry, Chunked) and size % math.prod(entry.chunks):
                 raise ShardingError(
-                    f"dim {dim} of shape {shape} has {size} elements, which "
+                    f"axis {dim} of shape {shape} has {size} elements, which "
                     f"{math.prod(entry.chunks)} chunks do not divide; pad it, or use a "
                     "NamedSharding: its last shards may be shorter",
                     argument="shape",
@@ -274,8 +274,8 @@ class ShardingSpec:
         """
         if self.unstacked:
             raise UnstackedError(
-                f"{self!r} unstacks dim {self.unstacked[0]}, and shards of an OpSharding have all "
-                "dims; use Chunked for it",
+                f"{self!r} unstacks axis {self.unstacked[0]}, and shards of an OpSharding have all "
+                "axes; use Chunked for this axis",
                 argument="sharding",
                 dims=self.unstacked,
             )
@@ -402,7 +402,7 @@ def partitioned_sharding_spec(
     partitions = tuple(_positive(n, "partitions") for n in partitions)
     if len(partitions) != ndim or math.prod(partitions) != num_partitions:
         raise ShardingError(
-            f"partitions={partitions} must have an entry for each of {ndim} dims and "
+            f"partitions={partitions} must have {ndim} entries, one for each axis, and "
             f"multiply to num_partitions={num_partitions}",
             argument="partitions",
             partitions=partitions,
@@ -448,7 +448,7 @@ def pmap_sharding_spec(
         return ShardingSpec(inner.sharding, (Replicated(axis_size), *replicas, *inner.mesh_mapping))
     if not 0 <= map_axis <= len(inner.sharding):
         raise ShardingError(
-            f"map_axis={map_axis} is not a dim of a value of {len(inner.sharding) + 1} dims; use 0 "
+            f"map_axis={map_axis} is no axis of a value with ndim={len(inner.sharding) + 1}; use 0 "
             f"to {len(inner.sharding)}",
             argument="map_axis",
             map_axis=map_axis,
@@ -515,8 +515,9 @@ def tile_aval_nd(axis_sizes: Mapping[str, int], in_axes: ArrayMapping, aval: Any
     for name, dim in _check_mapping(axis_sizes, in_axes, len(shape), "in_axes"):
         if shape[dim] % axis_sizes[name]:
             raise ShardingError(
-                f"in_axes={dict(in_axes)} splits dim {dim} of shape {tuple(aval.shape)} into "
-                f"{axis_sizes[name]} along {name!r}, which does not divide {shape[dim]}; pad it",
+                f"in_axes={dict(in_axes)} splits axis {dim} of shape {tuple(aval.shape)} over "
+                f"mesh axis {name!r} of size {axis_sizes[name]}, which does not divide "
+                f"{shape[dim]}; pad it",
                 argument="in_axes",
                 axis=name,
                 dim=dim,
@@ -559,13 +560,15 @@ def _check_mapping(
     for name, dim in mapping.items():
         if name not in axis_sizes:
             raise ShardingError(
-                f"{argument}={dict(mapping)} names the axis {name!r}; there are {dict(axis_sizes)}",
+                f"{argument}={dict(mapping)} names the mesh axis {name!r}; there are "
+                f"{dict(axis_sizes)}",
                 argument=argument,
                 axis=name,
             )
         if not 0 <= dim < ndim:
             raise ShardingError(
-                f"{argument}={dict(mapping)} puts {name!r} on dim {dim} of a value of {ndim} dims",
+                f"{argument}={dict(mapping)} puts mesh axis {name!r} on axis {dim} of a value with "
+                f"ndim={ndim}; count from 0",
                 argument=argument,
                 axis=name,
                 dim=dim,

@@ -94,7 +94,7 @@ def distribution(
         sampler.infer,
         sampler.rule,
         sampler.kernel,
-        (Local("the result is made of all that is drawn along the last dim" if last else ""),),
+        (Local("each result needs all numbers drawn along the last axis" if last else ""),),
         positional=True,
         stacked=sampler.stacked,
         # The types that Python numbers get.

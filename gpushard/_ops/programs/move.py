@@ -90,7 +90,7 @@ class Move(Strategy):
             if len(shapes) != adapter.complete:
                 raise NamedDimsError(
                     f"elements of {len(shapes)} arrays are moved, {adapter.complete} of which have "
-                    f"all {lead} named dims; broadcast the others to them first"
+                    f"all {lead} named axes; broadcast the others to them first"
                 )
             body = self.how([shape[lead:] for shape in shapes], params)
             lift: Any = lift_piece if isinstance(body, Piece) else lift_rearrangement
@@ -142,7 +142,7 @@ class Replace(Strategy):
             piece = lift_piece(body, shapes[0][:lead])
             if math.prod(shapes[1]) != 1 and shapes[1] != piece.shape:
                 raise NamedDimsError(
-                    f"a part of shape {piece.shape} with {lead} named dims can't be replaced by "
+                    f"a part of shape {piece.shape} with {lead} named axes can't be replaced by "
                     f"values of shape {shapes[1]}; broadcast them to the part first"
                 )
             return piece

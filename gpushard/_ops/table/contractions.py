@@ -39,7 +39,7 @@ def _sizes(name: str, avals: Sequence[Aval], subscripts: str) -> dict[str, int]:
         for dim, (letter, n) in enumerate(zip(letters, aval.shape, strict=True)):
             known = sizes.get(letter, 1)
             if n != known and 1 not in (n, known):
-                why = f"dim {dim} of one has length {n}, where the other has {known}"
+                why = f"axis {dim} of one has length {n}, and the axis to match has {known}"
                 raise _unfit(name, avals, why)
             if letter not in sizes or known == 1:
                 sizes[letter] = n
@@ -60,7 +60,7 @@ def _check_summed(name: str, avals: Sequence[Aval], subscripts: str, sizes: dict
     for letters, aval in zip(left.split(","), avals, strict=True):
         for letter, n in zip(letters, aval.shape, strict=True):
             if name != "einsum" and letter not in right and n != sizes[letter]:
-                why = f"dims that are summed have lengths {n} and {sizes[letter]}"
+                why = f"the axes to sum over have lengths {n} and {sizes[letter]}"
                 raise _unfit(name, avals, why)
 
 
@@ -322,7 +322,7 @@ def matmul_subscripts(x: Shape, y: Shape) -> str:
     """
     if not x or not y:
         raise ArgumentError(
-            f"matmul: operands of shapes {x} and {y} need at least one dim each; use x * y",
+            f"matmul: operands of shapes {x} and {y} need at least one axis each; use x * y",
             argument="x",
             shapes=(x, y),
         )

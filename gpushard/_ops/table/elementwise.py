@@ -35,8 +35,8 @@ def broadcast(name: str, shapes: Sequence[Shape]) -> Shape:
         return np.broadcast_shapes(*shapes)
     except ValueError:
         raise ArgumentError(
-            f"{name}: operands of shapes {', '.join(map(str, shapes))} do not broadcast; dims must "
-            "be equal or 1, counted from the last",
+            f"{name}: operands of shapes {', '.join(map(str, shapes))} do not broadcast; aligned "
+            "at the last axis, lengths must be equal or 1",
             argument="x",
             shapes=tuple(shapes),
         ) from None
@@ -396,8 +396,8 @@ def _viewed_shape(avals: Sequence[Aval], params: Params) -> tuple[Aval, ...]:
     size = x.shape[-1] * x.dtype.itemsize if x.shape else 1
     if size % dtype.itemsize or not x.shape:
         raise ArgumentError(
-            f"view: {x.dtype} of shape {x.shape} cannot be taken for {dtype}; the last dim must be "
-            f"there, and hold a multiple of {dtype.itemsize} bytes",
+            f"view: {x.dtype} of shape {x.shape} cannot be viewed as {dtype}; it needs a last axis "
+            f"with a multiple of {dtype.itemsize} bytes",
             argument="dtype",
             dtype=dtype,
             shape=x.shape,

@@ -68,7 +68,7 @@ def _transform(name: str, length: Callable[[int], int]) -> Row:
             infer,
             _rule,
             kernel,
-            (Local("each frequency needs all elements along the dim"),),
+            (Local("each frequency needs all elements along the axis"),),
             stacked=broadcasting,
         )
     )

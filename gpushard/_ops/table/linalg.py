@@ -128,8 +128,8 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
     for letters, shape in zip(core.inputs, shapes, strict=True):
         if len(shape) < len(letters):
             raise ArgumentError(
-                f"{name}: an operand of shape {shape} must have at least {len(letters)} dims: "
-                "matrices are the last two",
+                f"{name}: an operand of shape {shape} must have at least {len(letters)} axes: "
+                "matrices are in the last two",
                 argument="x",
                 shape=shape,
             )
@@ -143,8 +143,8 @@ def _sizes(name: str, core: Core, avals: Sequence[Aval]) -> dict[str, int]:
                 )
     if core.square and len(set(shapes[0][-2:])) > 1:
         raise ArgumentError(
-            f"{name}: matrices of shape {shapes[0][-2:]} are not square; the last two dims must "
-            "be equal",
+            f"{name}: matrices of shape {shapes[0][-2:]} are not square; the last two axes must "
+            "have equal lengths",
             argument="x",
             shape=shapes[0],
         )

@@ -39,7 +39,7 @@ STEPS = ("inverted_cdf", "closest_observation", "lower", "higher", "nearest")
 METHODS = (*CONTINUOUS, "averaged_inverted_cdf", "midpoint", *STEPS)
 
 
-_WHOLE = Local("what is in the middle is found among all elements along the dim")
+_WHOLE = Local("each result needs all elements along the axis, in order")
 
 
 def _position(xp: Any, method: str, n: Any, q: Any) -> tuple[Any, Any]:

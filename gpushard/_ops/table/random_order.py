@@ -160,7 +160,7 @@ TAKE = Row(
     by_factors(_take_rule, lambda avals, params: avals[0].dtype),
     _take_rule,
     lambda xp, avals, params: writing(lambda x, index: xp.take(x, index, axis=params[0])),
-    (Local("positions may take elements from anywhere along the dim"),),
+    (Local("positions may take elements from anywhere along the axis"),),
     each="positions are for one array",
     beside_keys=frozenset([1]),
 )

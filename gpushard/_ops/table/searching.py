@@ -47,7 +47,7 @@ def _check_search(avals: Sequence[Aval]) -> None:
     sorted_shape = avals[0].shape
     if len(sorted_shape) != 1:
         raise ArgumentError(
-            f"searchsorted: x1 has shape {sorted_shape}; give one dim, or search in each row",
+            f"searchsorted: x1 of shape {sorted_shape} must be 1-dimensional; search in each row",
             argument="x1",
             shape=sorted_shape,
         )

@@ -28,7 +28,7 @@ Order = Callable[[Any, LocalArray, Params], Any]
 """Takes the namespace, a local array and the parameters; returns the results of a row."""
 
 
-_WHOLE = Local("elements may go anywhere along the dim")
+_WHOLE = Local("elements may go anywhere along the axis")
 
 
 def reverse(x: LocalArray) -> LocalArray:

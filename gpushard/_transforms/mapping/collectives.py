@@ -322,8 +322,8 @@ def pshuffle(x: Any, axis_name: AxisName, perm: Sequence[int]) -> Any:
         ) from None
     if order != list(range(size)):
         raise ArgumentError(
-            f"pshuffle: perm={list(perm)} is no permutation of the {size} elements of the axis; "
-            "name each once, or use ppermute",
+            f"pshuffle: perm={list(perm)} is no permutation of the {size} elements of the named "
+            "axis; give each once, or use ppermute",
             argument="perm",
             size=size,
         )
@@ -345,7 +345,8 @@ def pbroadcast(x: Any, axis_name: AxisName, source: int) -> Any:
     size = math.prod(name.size for name in names)
     if not 0 <= operator.index(source) < size:
         raise ArgumentError(
-            f"pbroadcast: source={source} is none of the {size} elements of the axis; count from 0",
+            f"pbroadcast: source={source} is none of the {size} elements of the named axis; count "
+            "from 0",
             argument="source",
             source=source,
             size=size,
@@ -418,8 +419,8 @@ def _check_parts(x: Any, dim: int, size: int, function: str, argument: str, tile
     if length % size if tiled else length != size:
         wanted = f"a multiple of {size}" if tiled else f"{size}; with tiled=True a multiple of it"
         raise ArgumentError(
-            f"{function}: dim {argument}={dim} of x has length {length}, and the axis {size} "
-            f"elements; make it {wanted}",
+            f"{function}: axis {argument}={dim} of x has length {length}, and the named axis has "
+            f"{size} elements; make the length {wanted}",
             argument=argument,
             length=length,
             size=size,

@@ -101,8 +101,8 @@ def parse_groups(groups: Any, names: Names, function: str, *, equal: bool = Fals
         axes = " and ".join(dict.fromkeys(repr(name.name) for name in names))
         why = f"overlap in {twice}" if twice else f"lack {lacking}" if lacking else f"have {beyond}"
         raise ArgumentError(
-            f"{what} {why}; the axis {axes} has {size} elements. Try: put each of 0 to {size - 1} "
-            "in one group",
+            f"{what} {why}; the named axis {axes} has {size} elements. Try: put each of 0 to "
+            f"{size - 1} in one group",
             argument="axis_index_groups",
             size=size,
         )

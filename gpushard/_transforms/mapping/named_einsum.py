@@ -40,7 +40,7 @@ def parse_names(subscripts: str, operands: int) -> tuple[tuple[Term, ...], Term]
     if len(terms) != operands:
         raise _bad(subscripts, f"names {len(terms)} operands, there are {operands}")
     if not arrow:
-        raise _bad(subscripts, "names dims, and has no result. Try: write after -> which dims stay")
+        raise _bad(subscripts, "names axes, and has no result. Try: write after -> which axes stay")
     result = _term(subscripts, right)
     known = {name for term in terms for name in term.names}
     for name in result.names:
@@ -113,7 +113,7 @@ def replace_names(subscripts: str, operands: Sequence[Any]) -> tuple[str, list[A
         if any(len(dims[name]) > 1 for name in gone):
             raise _bad(
                 subscripts,
-                "sums over an axis that lies on devices in chunks. Try: use gpushard.lax.psum",
+                "sums over a named axis that lies on devices in chunks. Try: use gpushard.lax.psum",
             )
         exposed.append(expose_names(x, tuple([dims[name][0] for name in gone])))
         texts.append("".join([letters[name] for name in gone]) + term.letters)

@@ -254,8 +254,8 @@ def _enter(
     if both:
         raise ArgumentError(
             f"{frame.what}: in_specs has {spec} for {frame.label(number)}, but {sorted(both)} "
-            "split the axis of an enclosing vmap (spmd_axis_name=). Try: name other axes in one of "
-            "them",
+            "split the axis of an enclosing vmap (spmd_axis_name=). Try: name other mesh axes in "
+            "one of them",
             argument="in_specs",
             axes=sorted(both),
         )

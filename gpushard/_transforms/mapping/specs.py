@@ -134,7 +134,7 @@ def check_nested(frame: Frame, axes: BlockAxes) -> None:
         raise MeshError(
             f"{frame.what} in the {around.what}: its mesh {dict(mesh.shape)} is not the mesh "
             f"{dict(around.mesh.shape)} of the outer function. Try: use one mesh, and name the "
-            "axes of each function with axis_names=",
+            "mesh axes of each function with axis_names=",
             argument="mesh",
         )
     both = [axis for axis in axes.names if axis in mapped_axes(frame)]
@@ -205,22 +205,22 @@ def check_spec(spec: Any, mesh: Mesh, manual: Sequence[str], what: str, argument
     if PartitionSpec.UNCONSTRAINED in spec:
         raise ArgumentError(
             f"{what}: {argument} has {spec}, and a function sees blocks of one shape. Try: name "
-            "the axes that split each dim, or None",
+            "the mesh axes that split each axis, or None",
             argument=argument,
             spec=spec,
         )
     for axis, times in Counter(spec.all_axes()).items():
         if axis not in manual or times > 1:
             why = (
-                f"{times} times"
+                f"is named {times} times"
                 if axis in manual
-                else "which is in auto, or mapped already"
+                else "is in auto, or mapped already"
                 if axis in mesh.axis_names
-                else f"which the mesh {dict(mesh.shape)} does not have"
+                else f"is not in the mesh {dict(mesh.shape)}"
             )
             raise ArgumentError(
-                f"{what}: {argument} has {spec}, which names {axis!r}, {why}. Try: name axes of "
-                f"{list(manual)}, each once",
+                f"{what}: {argument} has {spec}: the mesh axis {axis!r} {why}. Try: "
+                f"name mesh axes of {list(manual)}, each once",
                 argument=argument,
                 spec=spec,
                 axis=axis,
@@ -238,8 +238,8 @@ def check_ranks(
     ]
     if len(wrong) > 1:
         raise ArgumentError(
-            f"{what}: {argument} has more entries than the arguments have dims: "
-            f"{'; '.join(wrong)}. Try: give at most one entry per dim",
+            f"{what}: {argument} has more entries than the arguments have axes: "
+            f"{'; '.join(wrong)}. Try: give at most one entry per axis",
             argument=argument,
             specs=tuple(wrong),
         )
@@ -256,7 +256,7 @@ def check_divided(
     if len(spec) > len(shape):
         raise ArgumentError(
             f"{what}: {argument} for {arg} is {spec}, of {len(spec)} entries, and its shape "
-            f"{shape} has {len(shape)} dims. Try: give at most one entry per dim",
+            f"{shape} has ndim={len(shape)}. Try: give at most one entry per axis of the array",
             argument=argument,
             spec=spec,
             shape=shape,
@@ -266,7 +266,7 @@ def check_divided(
         if parts and n % parts:
             axes = ", ".join(f"{axis!r}: {mesh.shape[axis]}" for axis in spec.axes(dim))
             raise ArgumentError(
-                f"{what}: dim {dim} of {arg} has length {n}, which the mesh axes {{{axes}}} of "
+                f"{what}: axis {dim} of {arg} has length {n}, which the mesh axes {{{axes}}} of "
                 f"{argument}={spec} do not divide: one function can't see blocks of several "
                 "shapes. Try: pad it to a multiple, or use gpushard.map_shards, which takes "
                 "unequal blocks",

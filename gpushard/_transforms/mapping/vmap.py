@@ -84,9 +84,9 @@ def vmap(
             out = fun(*own_args, **own_kwargs)
             if place is not None and not name.is_placed:
                 raise MeshError(
-                    f"{what}: spmd_axis_name={spmd_axis_name!r} names axes of no mesh that is "
-                    "known here. Try: call it within gpushard.set_mesh(mesh), or lay out an "
-                    "argument over a mesh that has these axes",
+                    f"{what}: spmd_axis_name={spmd_axis_name!r} names mesh axes, and no "
+                    "mesh here has them. Try: call it within gpushard.set_mesh(mesh), or lay out "
+                    "an argument over a mesh that has these axes",
                     argument="spmd_axis_name",
                     axes=spmd_axis_name,
                 )

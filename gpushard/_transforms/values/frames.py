@@ -259,7 +259,7 @@ def find_names(axis: Any, function: str) -> Names:
             auto = next((frame for frame in frames() if name in frame.auto), None)
             if auto is not None:
                 raise UnboundAxisError(
-                    f"{function}: axis_name={name!r} is unbound: it is an auto axis of the "
+                    f"{function}: axis_name={name!r} is unbound: it is an auto mesh axis of the "
                     f"{auto.what}, which does not map over it. Try: leave it out of auto=, or name "
                     "it in axis_names=",
                     argument="axis_name",
@@ -313,7 +313,7 @@ def check_apart(names: Names) -> None:
             other = taken.setdefault(resource, name)
             if other is not name:
                 raise ArgumentError(
-                    f"a value ({user_line()}) has the named dims {other!r} and {name!r}, which "
+                    f"a value ({user_line()}) has the named axes {other!r} and {name!r}, which "
                     f"share {resource!r}. Try: give one of them other resources, or none",
                     argument="axis_resources",
                     resource=resource,

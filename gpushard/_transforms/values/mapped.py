@@ -171,8 +171,8 @@ def check_has(x: Mapped, names: Names, function: str) -> None:
             raise ArgumentError.refusing(
                 "axis",
                 name.name,
-                f"is no named dim of the value; its named dims are {list(x._names)}. Try: leave it "
-                "out, or use gpushard.lax.psum, which adds such a value for each element",
+                f"is no named axis of the value; its named axes are {list(x._names)}. Try: leave "
+                "it out, or use gpushard.lax.psum, which adds such a value for each element",
                 function,
                 axis=name.name,
             )

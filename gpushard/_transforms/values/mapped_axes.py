@@ -45,7 +45,7 @@ def check_axis(axis: Any, ndim: int, what: str, argument: str, arg: str) -> int:
     if not -ndim <= axis < ndim:
         hint = "pass None to not map it" if not ndim else "count from 0, or from -1 back"
         raise ArgumentError(
-            f"{what}: {argument}={axis} is beyond {arg}, which has {ndim} dims. Try: {hint}",
+            f"{what}: {argument}={axis} is out of range for {arg}, with ndim={ndim}. Try: {hint}",
             argument=argument,
             axis=int(axis),
             ndim=ndim,
@@ -96,7 +96,7 @@ def check_mapped_axes(
     if sizes.count(size) != len(sizes):
         mapped = [(number, axis) for number, axis in enumerate(counted) if axis is not None]
         each = "; ".join(
-            f"{n} in dim {axis} of {label(number)}"
+            f"{n} along axis {axis} of {label(number)}"
             for n, (number, axis) in zip(sizes, mapped, strict=True)
         )
         raise ArgumentError(

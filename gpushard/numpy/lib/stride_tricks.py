@@ -54,7 +54,7 @@ def sliding_window_view(
         axes = tuple(x.ndim + from_end(dim, x.ndim, "sliding_window_view")[0] for dim in dims)
     if len(sizes) != len(axes):
         raise ArgumentError(
-            f"sliding_window_view: window_shape={sizes} has {len(sizes)} sizes for the dims "
+            f"sliding_window_view: window_shape={sizes} has {len(sizes)} sizes for the axes "
             f"{axes}; give one for each",
             argument="window_shape",
             sizes=sizes,
@@ -64,8 +64,8 @@ def sliding_window_view(
         n = x.shape[at]
         if not 0 < size <= n:
             raise ArgumentError(
-                f"sliding_window_view: a window of {size} does not slide along dim {at} of length "
-                f"{n}; use 1 to {n}",
+                f"sliding_window_view: a window of {size} does not slide along axis {at} of "
+                f"length {n}; use 1 to {n}",
                 argument="window_shape",
                 window=size,
                 size=n,

@@ -108,8 +108,8 @@ def norm(
         return _of_type(norms, dtype)
     if len(axes) not in (1, 2):
         raise ArgumentError(
-            f"norm: axis={axis} of an array of {x.ndim} dims is {len(axes)} dims; norms are of "
-            "one or two",
+            f"norm: axis={axis} of an array with ndim={x.ndim} names {len(axes)} axes; norms "
+            "are over one or two",
             argument="axis",
             axis=axis,
             ndim=x.ndim,

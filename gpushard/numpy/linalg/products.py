@@ -34,7 +34,7 @@ def outer(x1: Any, x2: Any, /, *, out_sharding: Any = None) -> Array:
     """
     if x1.ndim != 1 or x2.ndim != 1:
         raise ArgumentError(
-            f"outer: operands of shapes {x1.shape} and {x2.shape} must have one dim each; use "
+            f"outer: operands of shapes {x1.shape} and {x2.shape} must be 1-dimensional; use "
             "gpushard.numpy.outer, which takes the elements of any arrays",
             argument="x1",
             shapes=(x1.shape, x2.shape),
@@ -100,8 +100,8 @@ def matrix_power(a: Any, n: int, *, out_sharding: Any = None) -> Array:
     n = integer(n, "matrix_power", "n")
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ArgumentError(
-            f"matrix_power: an array of shape {a.shape} is not of square matrices; the last two "
-            "dims must be equal",
+            f"matrix_power: an array of shape {a.shape} does not hold square matrices; the last "
+            "two axes must have equal lengths",
             argument="a",
             shape=a.shape,
         )

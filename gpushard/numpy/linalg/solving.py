@@ -246,7 +246,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None, *, out_sharding: Any = None) -
     if not math.prod(rest) ** 2 == a.size == b.size**2:
         raise ArgumentError(
             f"tensorsolve: a of shape {a.shape} and b of shape {b.shape} do not fit; the "
-            f"{b.ndim} first dims of a, and the others, must have {b.size} elements",
+            f"first {b.ndim} axes of a must have {b.size} elements in all, and so must the others",
             argument="b",
             shapes=(a.shape, b.shape),
         )

@@ -268,7 +268,7 @@ def test_entries_of_other_types_are_refused(make: Any) -> None:
 
 @pytest.mark.parametrize(
     ("shape", "words"),
-    [((4,), "1 dims"), ((3, 4), r"Unstacked\(2\)"), ((2, 3), "do not divide")],
+    [((4,), "ndim=1"), ((3, 4), r"Unstacked\(2\)"), ((2, 3), "do not divide")],
 )
 def test_shapes_that_do_not_fit_are_refused(shape: Shape, words: str) -> None:
     spec = ShardingSpec([Unstacked(2), Chunked(2)], [ShardedAxis(0), ShardedAxis(1)])
@@ -309,7 +309,7 @@ def test_specs_over_a_mesh_are_those_of_named_shardings(data: st.DataObject) -> 
 
 def test_axes_that_do_not_fit_a_value_are_refused() -> None:
     aval = ShapeDtypeStruct((3, 4), np.float32)
-    for mapping, words in (({"x": 0}, "does not divide"), ({"z": 0}, "'z'"), ({"x": 2}, "2 dims")):
+    for mapping, words in (({"x": 0}, "does not divide"), ({"z": 0}, "'z'"), ({"x": 2}, "ndim=2")):
         for call in (
             lambda m: tile_aval_nd({"x": 2, "y": 2}, m, aval),
             lambda m: mesh_sharding_specs({"x": 2, "y": 2}, "xy")(aval, m),
@@ -345,7 +345,7 @@ def test_replicas_and_partitions_that_do_not_fit_are_refused() -> None:
     with pytest.raises(ShardingError, match="multiple of axis_size=3"):
         pmap_sharding_spec(4, 3, 1, None, aval, 0)
     with pytest.raises(
-        ShardingError, match="map_axis=2 is not a dim of a value of 2 dims"
+        ShardingError, match="map_axis=2 is no axis of a value with ndim=2"
     ) as caught:
         pmap_sharding_spec(4, 4, 1, None, aval, 2)
     assert (caught.value.map_axis, caught.value.ndim) == (2, 2)
@@ -371,7 +371,7 @@ def test_equality_is_by_layout() -> None:
     unstacked = PmapSharding.default((8, 2), devices=devices)
     chunked = PmapSharding(devices, ShardingSpec([Chunked(8), None], [ShardedAxis(0)]))
     assert unstacked != chunked and not unstacked.is_equivalent_to(chunked, 2)
-    with pytest.raises(ShardingError, match="is for arrays of 2 dims, this has 3"):
+    with pytest.raises(ShardingError, match="is for arrays with ndim=2, and this array has ndim=3"):
         unstacked.is_equivalent_to(chunked, 3)
 
 
@@ -411,7 +411,7 @@ def test_devices_that_do_not_fit_are_refused() -> None:
             PmapSharding(devices, spec)
         with pytest.raises(ShardingError, match=words):
             GSPMDSharding(devices, spec.sharding_proto())
-    with pytest.raises(ShardingError, match="tiles along 1 dims"):
+    with pytest.raises(ShardingError, match="is for arrays with ndim=1"):
         GSPMDSharding(["a", "b"], spec.sharding_proto()).tiling((2, 2))
 
 
@@ -438,7 +438,7 @@ def test_orders_of_no_grid_have_no_spec() -> None:
         ("{devices=[4]0,1,3,2}", "no grid"),
         ("{devices=[3,2]<=[3,2]T(1,0)}", "axes of the grid"),
         ("{maximal device=0}", "one device"),
-        ("{devices=[2,2]<=[4]}", "tiles along 2 dims"),
+        ("{devices=[2,2]<=[4]}", "is for arrays with ndim=2"),
     ):
         ndim = 2 if "[3,2]" in text else 1
         with pytest.raises(ShardingError, match=words):

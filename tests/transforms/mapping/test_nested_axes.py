@@ -85,7 +85,7 @@ def test_an_axis_that_is_mapped_already_is_refused_by_name(mesh: gs.Mesh) -> Non
 
     with pytest.raises(ValueError, match=r"the mesh axes \['x'\] are mapped already"):
         nested(in_specs=P("x"), out_specs=P("x"), axis_names={"x", "z"})
-    with pytest.raises(ValueError, match="names 'x', which is in auto, or mapped already"):
+    with pytest.raises(ValueError, match="mesh axis 'x' is in auto, or mapped already"):
         nested(in_specs=P("x"), out_specs=P("x"))
     with pytest.raises(ValueError, match=r"axis_names names \['q'\], the mesh has"):
         nested(in_specs=P("z"), out_specs=P("z"), axis_names={"q"})
@@ -192,7 +192,7 @@ def test_dims_of_several_vmaps_and_a_constraint(mesh: gs.Mesh) -> None:
 @pytest.mark.parametrize(
     ("axis", "spec", "message"),
     [
-        ("q", P("z"), r"spmd_axis_name='q' names axes of no mesh"),
+        ("q", P("z"), r"spmd_axis_name='q' names mesh axes"),
         ("z", P("z"), r"in_specs has .*'z'.* split the axis of an enclosing vmap"),
     ],
 )
@@ -253,17 +253,17 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "a dim": (
         lambda: gs.smap(lambda x: x, in_axes=2, out_axes=0, axis_name="x")(MATRIX),
         ValueError,
-        "smap of <lambda>: in_axes=2 is beyond argument x of shape",
+        "smap of <lambda>: in_axes=2 is out of range for argument x of shape",
     ),
     "a dim of the result": (
         lambda: gs.smap(lambda x: x.sum(), in_axes=0, out_axes=0, axis_name="x")(MATRIX),
         ValueError,
-        "smap of <lambda>: out_axes=0 is beyond the result",
+        "smap of <lambda>: out_axes=0 is out of range for the result",
     ),
     "a length": (
         lambda: gs.smap(lambda x: x, in_axes=0, out_axes=0, axis_name="z")(MATRIX[:6]),
         ValueError,
-        "dim 0 of argument x .* has length 6",
+        "axis 0 of argument x .* has length 6",
     ),
     "what differs": (
         lambda: gs.smap(lambda x: x, in_axes=0, out_axes=None, axis_name="x")(MATRIX),

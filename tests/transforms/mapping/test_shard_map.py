@@ -233,7 +233,7 @@ def test_errors_are_about_the_argument_that_does_not_fit() -> None:
     def call(*given: Any, specs: Any) -> Any:
         return gs.shard_map(lambda *xs: xs[0], mesh, specs, P())(*given)
 
-    with pytest.raises(ValueError, match=r"dim 0 of argument xs\[1\] .* has length 6"):
+    with pytest.raises(ValueError, match=r"axis 0 of argument xs\[1\] .* has length 6"):
         call(row, six, specs=(P("x"), P("x")))
     with pytest.raises(ValueError, match=r"in_specs for argument xs\[0\] .* of 2 entries"):
         call(row, six, specs=(P("x", None), "y"))

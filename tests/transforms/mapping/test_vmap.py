@@ -234,11 +234,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "sizes": (
         lambda: gs.vmap(lambda x, y: x)(MATRIX, CUBE),
         ValueError,
-        r"3 in dim 0 of argument x of shape \(3, 4\); 2 in dim 0 of argument y",
+        r"3 along axis 0 of argument x of shape \(3, 4\); 2 along axis 0 of argument y",
     ),
-    "size": (lambda: gs.vmap(lambda x: x, axis_size=4)(MATRIX), ValueError, "axis_size=4: 3 in"),
-    "rank 0": (lambda: gs.vmap(lambda x: x)(3.0), ValueError, "argument x, which has 0 dims"),
-    "beyond": (lambda: gs.vmap(lambda x: x, 2)(MATRIX), ValueError, "in_axes=2 is beyond"),
+    "size": (lambda: gs.vmap(lambda x: x, axis_size=4)(MATRIX), ValueError, "axis_size=4: 3 along"),
+    "rank 0": (lambda: gs.vmap(lambda x: x)(3.0), ValueError, "argument x, with ndim=0"),
+    "beyond": (lambda: gs.vmap(lambda x: x, 2)(MATRIX), ValueError, "in_axes=2 is out of r"),
     "type": (lambda: gs.vmap(lambda x: x, 1.5)(MATRIX), TypeError, "in_axes=1.5 .* an integer"),
     "truth": (lambda: gs.vmap(lambda x: x, False)(MATRIX), TypeError, "in_axes=False .* an int"),
     "truth of an array": (
@@ -256,7 +256,11 @@ REFUSED: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
         ValueError,
         "varies along .* out_axes=None",
     ),
-    "out beyond": (lambda: gs.vmap(lambda x: x, 0, 3)(MATRIX), ValueError, "out_axes=3 is beyond"),
+    "out beyond": (
+        lambda: gs.vmap(lambda x: x, 0, 3)(MATRIX),
+        ValueError,
+        "out_axes=3 is out of r",
+    ),
     "prefix": (lambda: gs.vmap(lambda x: x, (0, 0))(MATRIX), ValueError, "in_axes"),
     "result": (lambda: gs.vmap(lambda x: "a")(MATRIX), TypeError, "the result is a str"),
     "argument": (lambda: gs.vmap(lambda x: x)("a"), TypeError, "argument x is a str"),

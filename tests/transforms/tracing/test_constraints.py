@@ -131,7 +131,7 @@ BAD: dict[str, tuple[Callable[[Any, Any, Any], Any], type[Exception], str]] = {
     ),
     "too many dims": (
         lambda x, m, o: gs.jit(lambda x: constrain(x, gs.NamedSharding(m, P(U, None, "x"))))(x),
-        ValueError, "2 dims",
+        ValueError, "ndim=2",
     ),
     "no prefix": (
         lambda x, m, o: constrain((x, x), (gs.NamedSharding(m, P()),)), ValueError, "shardings"
