@@ -352,7 +352,7 @@ def generalized_normal(
     table.DOUBLE_SIDED_MAXWELL,
     loc="a number or an array that is added to the scaled numbers",
     scale="the factor of the numbers, a number or an array",
-    shape="the shape of the result, without the dims that `loc` and `scale` broadcast to",
+    shape="the shape of the result, without the axes that `loc` and `scale` broadcast to",
 )
 def double_sided_maxwell(
     key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None

@@ -27,8 +27,8 @@ _SQRT, _SIGN = elementwise.ufunc_row(np.sqrt), elementwise.ufunc_row(np.sign)
 
 @documented(
     table.DIRICHLET,
-    alpha="the concentration parameters, along the last dim",
-    shape="the shape of the result without its last dim; by default that of `alpha`",
+    alpha="the concentration parameters, along the last axis",
+    shape="the shape of the result without its last axis; by default that of `alpha`",
 )
 def dirichlet(
     key: Any, alpha: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
@@ -48,11 +48,11 @@ def dirichlet(
 
 @documented(
     table.MULTIVARIATE_NORMAL,
-    mean="the mean of the vectors, along the last dim",
-    cov="the covariance matrix, along the last two dims. It must be positive definite, or\n"
+    mean="the mean of the vectors, along the last axis",
+    cov="the covariance matrix, along the last two axes. It must be positive definite, or\n"
     '    positive semidefinite for other methods than "cholesky". If it is not, the result is NaN',
-    shape="the shape of the result without its last dim; by default the shape to which all other\n"
-    "    dims of `mean` and `cov` broadcast",
+    shape="the shape of the result without its last axis; by default the shape to which all other\n"
+    "    axes of `mean` and `cov` broadcast",
     method='how the covariance matrix is factored: "cholesky", "eigh" or "svd". The last two also\n'
     "    take a singular matrix",
 )
@@ -100,7 +100,7 @@ def _factor(cov: Any, method: str) -> Any:
 @documented(
     table.NORMAL,
     n="the number of rows",
-    shape="the shape of the result without its last two dims",
+    shape="the shape of the result without its last two axes",
     dtype="a floating-point dtype, or a complex dtype for unitary matrices; float64 by default",
     m="the number of columns; `n` by default. If they differ, the fewer of rows and columns are\n"
     "    orthonormal",
@@ -129,9 +129,9 @@ def orthogonal(
 
 @documented(
     table.GENERALIZED_NORMAL,
-    d="the length of the vectors, the last dim of the result",
+    d="the length of the vectors, the last axis of the result",
     p="the order of the norm, a positive number",
-    shape="the shape of the result without its last dim",
+    shape="the shape of the result without its last axis",
 )
 def ball(
     key: Any, d: Any, p: Any = 2, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
@@ -153,8 +153,8 @@ def ball(
 
 @documented(
     table.BINOMIAL,
-    n="the number of trials; it broadcasts to the shape of the result without the last dim",
-    p="the probabilities of the outcomes, along the last dim",
+    n="the number of trials; it broadcasts to the shape of the result without the last axis",
+    p="the probabilities of the outcomes, along the last axis",
     shape="the shape of the result; by default that of `p`",
     dtype="a floating-point dtype, as in JAX, or an integer dtype; float64 by default",
     unroll="ignored",
