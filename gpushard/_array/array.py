@@ -25,9 +25,10 @@ from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import GridSharding, Sharding, SingleDeviceSharding
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.plan import Plan
 from gpushard._movement.reshard import move, plan_for
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Shape, shown_as
 from gpushard.errors import ArgumentError, ArgumentTypeError, GpushardError

@@ -19,8 +19,9 @@ import numpy as np
 
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.ownership import Holder
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import HostRead, StagedRead
 from gpushard._ops.row import Params, Row
 from gpushard._runtime.runtime import Runtime

@@ -12,8 +12,9 @@ from gpushard._array.data import Data, Handle, Turned, array_of_buffer, data_of
 from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._functions.element_types import check_dtype
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import ShardedBuffer, place_tiling
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.reshard import move
+from gpushard._movement.sharding_devices import place_tiling
 from gpushard._ops.aval import Aval
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, create, make_program
 from gpushard._ops.operand import Hosted, Sharded

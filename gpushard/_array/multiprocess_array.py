@@ -13,7 +13,8 @@ from gpushard._array.text import describe_deleted
 from gpushard._functions.host_reads import Concrete
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.row import Params, Row
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Index, Shape, shown_as

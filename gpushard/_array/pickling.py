@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.from_host import from_host
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._typing import HostArray
 
 T = TypeVar("T")

@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import read_host
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._typing import HostArray, Shape

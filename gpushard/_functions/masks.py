@@ -16,7 +16,7 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._ops.bind import bind
-from gpushard._ops.select_by_mask import counts_of, places, selected
+from gpushard._ops.ragged_selection import counts_of, places, selected
 from gpushard._ops.table.manipulation import RESHAPE
 from gpushard._typing import LocalArray, Shape
 

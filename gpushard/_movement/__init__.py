@@ -8,6 +8,9 @@ Whatever moves data makes a `Plan`, and one executor runs it:
     plan_streams      a plan with what its runtime adds: streams, memory, page-locked slots
     plan_cache        the plans that a runtime keeps
     execute           the executor: the whole peak first, then the steps, then the result
+    sharding_devices  the devices of a sharding, as the runtime knows them
+    messages          boxes that domains send one another, as GPUs do by NCCL
+    staging_slots     the slots of page-locked memory that a plan needs
     host_staging      page-locked memory, through which domains and the host reach one another
     reshard           plans of one array that moves, or of a part of it; the runtime keeps them
     rearrange         plans of several arrays, or of one whose dims are cut into factors

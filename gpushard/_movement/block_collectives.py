@@ -15,10 +15,11 @@ import numpy as np
 
 from gpushard._cache import BoundedCache
 from gpushard._geometry.tiling import Assignment, Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.rearrangements import permute as permutation
 from gpushard._movement.rearrange import rearrange
 from gpushard._movement.reshard import move
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.runtime import Place
 from gpushard._typing import LocalArray, Shape

@@ -5,23 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Collection, Sequence
 from itertools import pairwise
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar
 
 import numpy as np
 
 from gpushard._frozen import dataclass
-from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIGNMENT
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.chunks import Move
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.copy_phase import BoxCopy, Copy, Phase
 from gpushard._runtime.failures import failure
 from gpushard._runtime.launch import Outputs
 from gpushard._runtime.memory import Memory
-from gpushard._runtime.runtime import Device, MemorySpace, Place, Runtime
-from gpushard._typing import LocalArray, Shape
-from gpushard.errors import ArgumentTypeError, ShardingError
+from gpushard._runtime.runtime import Place, Runtime
+from gpushard._typing import LocalArray
 
 
 @dataclasses.dataclass(slots=True)
@@ -195,44 +194,6 @@ class Operands:
         moves = [(self.move(copy), copy[4]) for copy in phase.moves if copy[4] not in far]
         copies = [(move.target, move.source, domain) for move, domain in moves]
         return list(dict.fromkeys(move.tag for move, _ in moves)), copies
-
-
-def devices_of(tiling: Tiling) -> tuple[Place, ...]:
-    """Return the devices of a tiling, or the memories beside them, where its shards lie.
-
-    Raises:
-      ArgumentTypeError: some device is not one of `gpushard.devices()`.
-      ShardingError: the devices belong to different runtimes.
-    """
-    places: tuple[Place, ...] | None = tiling.places
-    if places is None:
-        places = tiling.places = _checked_devices(tiling)
-    return places
-
-
-def _checked_devices(tiling: Tiling) -> tuple[Place, ...]:
-    for device in tiling.devices:
-        if not isinstance(device, Device | MemorySpace):
-            raise ArgumentTypeError(
-                f"the sharding names {device!r}, which holds no data; use gpushard.devices()",
-                argument="sharding",
-                device=device,
-            )
-    devices = cast("tuple[Place, ...]", tiling.devices)
-    if len({id(device.runtime) for device in devices}) > 1:
-        raise ShardingError(
-            "the sharding mixes devices of different runtimes; take all from one "
-            "gpushard.devices()",
-            argument="sharding",
-        )
-    return devices
-
-
-def place_tiling(sharding: Sharding, shape: Shape) -> Tiling:
-    """Return the tiling of an array that is about to be made."""
-    tiling = sharding.tiling(shape)
-    devices_of(tiling)
-    return tiling
 
 
 def claim_nothing(device: Place) -> Claim:

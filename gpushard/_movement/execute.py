@@ -18,20 +18,20 @@ import numpy as np
 
 from gpushard._geometry.free_boxes import tiling_of_boxes
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import Operands, ShardedBuffer, claim_nothing, devices_of
+from gpushard._movement.buffer import Operands, ShardedBuffer, claim_nothing
 from gpushard._movement.distinct_blocks import box_of
 from gpushard._movement.from_host import alias_host, from_host
 from gpushard._movement.host_staging import PARTS_PER_STEP, Staged, claim_slots
-from gpushard._movement.messages import Messages, claim_buffers
+from gpushard._movement.messages import messages_for
 from gpushard._movement.plan import FLAT, Plan, Step
 from gpushard._movement.plan_streams import Prepared
 from gpushard._movement.planning.aliasing import COPY, EMPTY, VIEW
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import read_host
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, allocate_now, launch
 from gpushard._runtime.memory import Memory
 from gpushard._runtime.runtime import Runtime
-from gpushard._runtime.stream import Stream
 from gpushard._typing import HostArray, Index, LocalArray, Shape
 from gpushard.errors import ExecutionError, OutOfMemoryError, ShardingError
 
@@ -118,7 +118,9 @@ def _submit_steps(
     Of the memories `replaced` nothing old stays, so that an old error is over, too.
     """
     runtime, plan = prepared.runtime, prepared.plan
-    messages = _messages(prepared, operands, name) if prepared.sent else None
+    messages = None
+    if prepared.sent:
+        messages = messages_for(runtime, plan, prepared.sent, prepared.streams, operands, name)
     slots = claim_slots(runtime, plan) if prepared.staged and messages is None else {}
     ticks: dict[int, int] = {}
     for number, step in enumerate(steps):
@@ -151,23 +153,6 @@ def _submit_steps(
         ticks[number] = tick
     if messages is not None:
         messages.submit()
-
-
-def _messages(prepared: Prepared, operands: Operands, name: str) -> Messages | None:
-    """Return what sends messages; None if that works no more, or there is no room for it."""
-    runtime = prepared.runtime
-
-    def stream_of(domain: int) -> Stream:
-        return prepared.streams.get(domain, runtime.domains[domain].copy)
-
-    of, to = next(iter(prepared.sent))
-    if not runtime.backend.sends(to, of):
-        return None
-    buffers = claim_buffers(runtime, prepared.sent, stream_of)
-    if buffers is None:
-        return None
-    least = prepared.plan.engine_bytes
-    return Messages(runtime, name, operands, buffers, least, stream_of)
 
 
 def run_step(

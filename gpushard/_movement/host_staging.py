@@ -19,8 +19,9 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import Operands, devices_of
+from gpushard._movement.buffer import Operands
 from gpushard._movement.plan import Plan, Step
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import LEAST_SLOT, Move, bytes_of, chunks, lay_out
 from gpushard._runtime.claims import Claim

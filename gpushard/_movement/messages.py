@@ -246,6 +246,37 @@ class Messages:
             )
 
 
+def messages_for(
+    runtime: Runtime,
+    plan: Plan,
+    sizes: Mapping[Link, int],
+    streams: Mapping[int, Stream],
+    operands: Operands,
+    name: str,
+) -> Messages | None:
+    """Prepare the messages of a movement; None if none can be sent, or their buffers lack room.
+
+    Args:
+      runtime: the runtime of its devices.
+      plan: the movement.
+      sizes: bytes of the buffers, see `buffer_sizes`.
+      streams: the streams of some domains; others use the one for copies.
+      operands: what is copied.
+      name: the name of the operation, for errors.
+    """
+
+    def stream_of(domain: int) -> Stream:
+        return streams.get(domain, runtime.domains[domain].copy)
+
+    of, to = next(iter(sizes))
+    if not runtime.backend.sends(to, of):
+        return None
+    buffers = claim_buffers(runtime, sizes, stream_of)
+    if buffers is None:
+        return None
+    return Messages(runtime, name, operands, buffers, plan.engine_bytes, stream_of)
+
+
 class _Together:
     """The messages of one round; the backend gets them before anything that needs them."""
 

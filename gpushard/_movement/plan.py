@@ -27,7 +27,8 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._movement.planning.aliasing import ALIAS, COPY, VIEW, Aliases
 from gpushard._movement.planning.holdings import Holdings, holdings, volumes
 from gpushard._movement.planning.strided import StridedCopies
-from gpushard._runtime.chunks import LEAST_SLOT, align
+from gpushard._movement.staging_slots import Staging, staging_of
+from gpushard._runtime.chunks import align
 from gpushard._runtime.copy_engine import by_engine
 from gpushard._runtime.copy_phase import Copy, Phase
 from gpushard._runtime.strided_view import View, dense_strides
@@ -86,33 +87,6 @@ class Step:
     # (operand, step) for each block of another domain that it reads: what it reads of it is there
     # after that step of the plan; later ones may add to it.
     after: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True)
-class Staging:
-    """Page-locked memory through which others read what they cannot reach of a memory domain.
-
-    All that goes through it is cut into chunks, each of which fits into a slot. Where there are
-    more chunks than slots these are used in rounds.
-    """
-
-    slots: int  # how many slots there are
-    slot_bytes: int  # bytes of each
-    chunk_bytes: int  # bytes of the largest chunk: no more, unless a slot cannot be as small
-    chunks: int  # how many chunks there are at least
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all slots."""
-        return self.slots * self.slot_bytes
-
-    @property
-    def rounds(self) -> int:
-        """How often the slots are filled, at least."""
-        return -(-self.chunks // self.slots)
-
-
-_SLOTS = 4  # so many slots of a domain keep packing and unpacking apart
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -323,14 +297,7 @@ class Plan:
                         sums[of] += align(math.prod(target.shape) * self.itemsize)
                 for of, nbytes in sums.items():
                     groups.setdefault(of, []).append(nbytes)
-        return {of: self._staging_of(sizes) for of, sizes in sorted(groups.items())}
-
-    def _staging_of(self, sizes: Sequence[int]) -> Staging:
-        """Return the slots for groups of boxes, of so many bytes each."""
-        most = 1 << (self.pinned_bytes // _SLOTS).bit_length() - 1
-        chunk = min(most, 1 << (max(sizes) - 1).bit_length())
-        slot, chunks = max(LEAST_SLOT, chunk), sum(-(-nbytes // chunk) for nbytes in sizes)
-        return Staging(min(_SLOTS, chunks, self.pinned_bytes // slot), slot, chunk, chunks)
+        return {of: staging_of(sizes, self.pinned_bytes) for of, sizes in sorted(groups.items())}
 
     def out_of_reach(self, step: Step) -> set[int]:
         """Return the domains that a step has to read although its own domain cannot reach them."""

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Callable, Sequence
 
 from gpushard._frozen import dataclass
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.messages import buffer_sizes
 from gpushard._movement.plan import Plan
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import one_room, room_on
 from gpushard._runtime.pool import Room

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gpushard._geometry.tiling import Assignment, Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.execute import check_runtime, is_out_of_reach, run, within_reach
 from gpushard._movement.plan import Plan
 from gpushard._movement.plan_cache import prepared_plan
@@ -22,6 +22,7 @@ from gpushard._movement.plan_streams import Prepared
 from gpushard._movement.planning.rearrange import make_rearrange
 from gpushard._movement.planning.rearrangements import Rearrangement
 from gpushard._movement.reshard import move
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.runtime import Runtime
 
 

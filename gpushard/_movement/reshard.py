@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.execute import check_runtime, is_out_of_reach, run, within_reach
 from gpushard._movement.plan import Plan, Step
 from gpushard._movement.plan_cache import new_plan, prepared_plan
@@ -14,6 +14,7 @@ from gpushard._movement.plan_streams import Prepared, prepare
 from gpushard._movement.planning.dim_maps import Piece, identity
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.windows import Window, make_window, started
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.runtime import Runtime
 
 

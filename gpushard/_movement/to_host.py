@@ -7,9 +7,10 @@ import math
 
 import numpy as np
 
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.distinct_blocks import blocks_of, box_of
 from gpushard._movement.host_staging import is_staged, stage_out, submit_copies
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.chunks import Move
 from gpushard._runtime.copy_phase import BoxCopy

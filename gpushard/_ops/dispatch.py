@@ -11,7 +11,8 @@ from typing import Any
 
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.operand import Hosted, Operand, Scalar, Sharded
 from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of

@@ -8,7 +8,7 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.aval import Aval
 from gpushard._ops.choose_split import Choice, Given, Price, Target, choose, of_dims, sharding_of
 from gpushard._ops.committed import CommonDevices, common_devices, common_memory

@@ -18,8 +18,8 @@ from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.named_sharding import over_mesh
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
-from gpushard._movement.buffer import devices_of, place_tiling
 from gpushard._movement.from_host import alias_host, from_host
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._runtime.runtime import Device, MemorySpace

@@ -19,9 +19,10 @@ from gpushard._geometry.memory_kind import device_of
 from gpushard._geometry.memory_layout import Format
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.distinct_blocks import blocks_of
 from gpushard._movement.from_host import from_host
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._placement.device_put import as_host_array, as_sharding
 from gpushard._runtime.runtime import Device
 from gpushard._typing import HostArray, Index, Shape

@@ -20,8 +20,9 @@ from gpushard._array.array import Array
 from gpushard._array.guards import DEVICE_TO_HOST, check_transfer
 from gpushard._array.key_array import refuse_keys
 from gpushard._functions.element_types import check_dtype
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.distinct_blocks import blocks_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import fetch
 from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import as_host_array, as_sharding

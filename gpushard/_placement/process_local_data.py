@@ -19,8 +19,8 @@ from gpushard._functions.shapes import as_shape
 from gpushard._geometry.distinct_columns import distinct_columns
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import devices_of, place_tiling
 from gpushard._movement.from_host import from_host
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._placement.device_put import as_sharding
 from gpushard._placement.make_array import host_data_for
 from gpushard._typing import Index, IntArray, Shape

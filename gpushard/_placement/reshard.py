@@ -10,7 +10,7 @@ from gpushard._array.key_array import KeyArray
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import place_tiling
+from gpushard._movement.sharding_devices import place_tiling
 from gpushard._placement.device_put import as_sharding, places_of_leaves
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard.errors import ArgumentTypeError

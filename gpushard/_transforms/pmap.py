@@ -22,7 +22,7 @@ from gpushard._transforms.jit.arguments import (
 )
 from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.jit.stages import Lowered
-from gpushard._transforms.mapping.device_axis import DeviceCall, DeviceFrame
+from gpushard._transforms.mapping.pmap_axis import DeviceCall, DeviceFrame
 from gpushard._transforms.values.frames import frames
 from gpushard._transforms.values.leaves import by_position, label_arguments
 from gpushard._transforms.values.mapped_axes import check_axis_name

@@ -13,7 +13,8 @@ import numpy as np
 
 from gpushard._array.array import Array
 from gpushard._functions.host_reads import concrete
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.host import dlpack
 from gpushard.errors import (
     ArgumentError,

@@ -11,9 +11,10 @@ from gpushard._array.guards import HOST_TO_DEVICE, check_transfer
 from gpushard._functions.element_types import check_dtype
 from gpushard._geometry.sharding import Sharding, SingleDeviceSharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.from_host import alias_host, can_alias, from_host
 from gpushard._movement.planning.aliasing import ALIGNMENT
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._placement.default_placement import get_default_device
 from gpushard._runtime.host import dlpack
 from gpushard._runtime.launch import Outputs, launch, room_on

@@ -16,7 +16,8 @@ from gpushard._frozen import dataclass
 from gpushard._functions.element_types import as_dtype
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of, place_tiling
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._placement.device_put import as_sharding
 from gpushard._runtime.failures import failure
 from gpushard._runtime.host.keep_alive import writable

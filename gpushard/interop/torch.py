@@ -15,7 +15,8 @@ from torch.utils.dlpack import from_dlpack
 
 from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.key_array import refuse_keys
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._placement.device_put import as_sharding
 from gpushard.errors import ArgumentError, ArgumentTypeError, ExportError
 from gpushard.interop.imports import import_array

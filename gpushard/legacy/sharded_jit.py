@@ -19,7 +19,7 @@ from gpushard._placement.device_put import implicitly_put
 from gpushard._placement.devices import local_devices
 from gpushard._transforms.jit.abstract import eval_shape
 from gpushard._transforms.jit.jit import jit
-from gpushard._transforms.mapping.device_axis import DeviceFrame, list_sharding
+from gpushard._transforms.mapping.pmap_axis import DeviceFrame, list_sharding
 from gpushard._transforms.values.frames import Frame, Names, frames, innermost
 from gpushard._transforms.values.leaves import (
     by_position,

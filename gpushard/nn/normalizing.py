@@ -9,7 +9,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
-from gpushard._functions import special
+from gpushard._functions import softmax as sm
 from gpushard._functions.argument_checks import check_choice, on_host
 from gpushard._functions.docstrings import described
 from gpushard._functions.manipulation import expand_dims
@@ -44,7 +44,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any = No
     >>> softmax([0.0, 0.0, 1000.0], where=[True, True, False])
     Array([0.5, 0.5, 0. ], dtype=float64)
     """
-    values = special.softmax(_among(x, where), axis)
+    values = sm.softmax(_among(x, where), axis)
     return values if where is None else _where(where, values, 0.0)
 
 
@@ -55,7 +55,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None, *, out_sharding: Any 
     Args:
       axis: the axes to sum over, an integer or a tuple of integers; None for all.
     """
-    values = special.log_softmax(_among(x, where), axis)
+    values = sm.log_softmax(_among(x, where), axis)
     return values if where is None else _where(where, values, -np.inf)
 
 
@@ -84,7 +84,7 @@ def logsumexp(
         b = _where(where, b, 0)
     weights = None if b is None else as_value(b, "logsumexp")
     how = axis, weights, keepdims, return_sign, out_sharding
-    return settle(special.logsumexp(a, *how), out_sharding)
+    return settle(sm.logsumexp(a, *how), out_sharding)
 
 
 @public(arrays=1, weak=True)
@@ -96,7 +96,7 @@ def logmeanexp(
     Args:
       axis: the axes to average over, an integer or a tuple of integers; all by default.
     """
-    total = special.logsumexp(_among(x, where), axis, keepdims=keepdims)
+    total = sm.logsumexp(_among(x, where), axis, keepdims=keepdims)
     if where is None:
         axes = from_end(axis, x.ndim, "logmeanexp")
         elements = math.prod(x.shape[dim] for dim in axes)

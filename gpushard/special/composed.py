@@ -8,6 +8,7 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
+from gpushard._functions import softmax as sm
 from gpushard._functions import special
 from gpushard._functions.docstrings import described
 from gpushard._ops.scalars import is_number
@@ -151,8 +152,8 @@ def logsumexp(
     """
     weights = None if b is None else as_value(b, "logsumexp")
     how = axis, weights, keepdims, return_sign
-    return settle(special.logsumexp(as_value(x, "logsumexp"), *how, out_sharding), out_sharding)
+    return settle(sm.logsumexp(as_value(x, "logsumexp"), *how, out_sharding), out_sharding)
 
 
-softmax = public_array(special.softmax)
-log_softmax = public_array(special.log_softmax)
+softmax = public_array(sm.softmax)
+log_softmax = public_array(sm.log_softmax)

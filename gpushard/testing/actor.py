@@ -15,7 +15,7 @@ import numpy as np
 from gpushard._array.array import Array, array_like
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.update import update
 from gpushard._ops.basic_index import index_piece, parse_index
 from gpushard._ops.bind import bind

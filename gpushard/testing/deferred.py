@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from gpushard._array.array import Array, array_like
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.backend import HOST_DOMAIN
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.launch import Outputs, allocate_now, launch, room_on

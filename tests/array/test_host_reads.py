@@ -22,7 +22,7 @@ PACKAGE = Path(gs.__file__).parent
 READERS = {
     "_array/host_value.py": "what `concrete` does",
     "_array/text.py": "reads the edges of what is printed",
-    "_ops/select_by_mask.py": "counts, of an operation's own buffers",
+    "_ops/ragged_selection.py": "counts, of an operation's own buffers",
     "_transforms/tracing/executable.py": "conditions and counts: what control flow runs next",
 }
 """Files above `movement` that read buffers, and why."""

@@ -13,9 +13,10 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._movement.plan import Plan, Staging
+from gpushard._movement.plan import Plan
 from gpushard._movement.planning.rearrangements import roll
 from gpushard._movement.rearrange import plan_for, rearrange
+from gpushard._movement.staging_slots import Staging
 from gpushard._runtime.chunks import LEAST_SLOT
 from gpushard.errors import OutOfMemoryError
 from gpushard.testing.runtime import SimRuntime

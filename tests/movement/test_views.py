@@ -7,8 +7,8 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.reshard import Mover
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._runtime.runtime import Runtime
 
 P = gs.P

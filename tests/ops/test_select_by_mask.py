@@ -10,7 +10,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import testing
-from gpushard._ops.select_by_mask import counts_of, places
+from gpushard._ops.ragged_selection import counts_of, places
 
 
 @pytest.mark.parametrize("mask", [[], [1], [0], [0, 1, 1, 0, 0, 1, 0], [1, 0, 1]])

@@ -14,7 +14,7 @@ import pytest
 
 import gpushard as gs
 from gpushard import P, testing
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.programs.bring import bring
 from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls
 from gpushard._ops.programs.local import Compute

@@ -10,8 +10,8 @@ import pytest
 
 import gpushard as gs
 from gpushard._geometry.memory_kind import MEMORY_KINDS
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.execute import within_reach
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import read_host
 from gpushard.testing import runtime, simulated
 from gpushard.testing.actor import updated

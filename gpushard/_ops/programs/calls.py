@@ -11,9 +11,10 @@ import numpy as np
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, claim_nothing, devices_of
+from gpushard._movement.buffer import ShardedBuffer, claim_nothing
 from gpushard._movement.planning.aliasing import ALIGNMENT
 from gpushard._movement.planning.holdings import holdings
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.row import Kernel, Row, Site
 from gpushard._runtime.claims import Claim
 from gpushard._runtime.host.ufuncs import without_out

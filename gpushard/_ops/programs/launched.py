@@ -10,7 +10,8 @@ from typing import Any, cast
 
 from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.programs.calls import CallPlan, LocalCalls
 from gpushard._runtime.backend import ROOM, Calls, NestKernel
 from gpushard._runtime.launch import Outputs, one_room, room_on

@@ -15,7 +15,7 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.shape_dtype import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._frozen import dataclass
 from gpushard._geometry.memory_layout import Format, Layout
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._placement.device_put import implicitly_put
 from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._transforms.graph.costs import costs

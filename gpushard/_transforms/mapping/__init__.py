@@ -2,7 +2,7 @@
 
 - `vmap`, `shard_map`: the functions that users call.
 - `specs`: checks of meshes and specs.
-- `device_axis`: the axes of `pmap`, which have an element for each device.
+- `pmap_axis`: the axes of `pmap`, which have an element for each device.
 - `collectives`: the collectives that users call, such as `psum`.
 - `named_dims`: reductions and movements along named dims, which make up the collectives.
 - `groups`: groups of the elements of an axis, within which collectives work.

@@ -15,7 +15,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import P, PartitionSpec, refuse_unreduced
 from gpushard._ops.rule import Splits
 from gpushard._placement.default_placement import get_mesh
-from gpushard._transforms.mapping.device_axis import DeviceFrame
+from gpushard._transforms.mapping.pmap_axis import DeviceFrame
 from gpushard._transforms.values.frames import Frame, innermost, outwards
 from gpushard._transforms.values.labels import labels
 from gpushard._transforms.values.leaves import check_leaf, is_array

@@ -23,8 +23,8 @@ import numpy as np
 
 from gpushard._geometry.free_boxes import tiling_of_boxes
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.reshard import Mover
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.aval import Aval
 from gpushard._ops.programs.bring import Bring
 from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of

@@ -34,7 +34,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.rule import Rule, elementwise, reduction

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gpushard._movement.buffer import devices_of
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.programs.segment import Part, segment_of
 from gpushard._ops.steps import Runnable
 from gpushard._transforms.graph.graph import Graph, Operation

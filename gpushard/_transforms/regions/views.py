@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from gpushard._movement.buffer import devices_of
 from gpushard._movement.planning.dim_maps import Piece
 from gpushard._movement.planning.reshard import make_plan
 from gpushard._movement.planning.windows import started
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.programs.move import Move
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import RowOp

@@ -15,7 +15,7 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import UNCONSTRAINED, PartitionSpec
 from gpushard._geometry.sharding import Sharding
-from gpushard._movement.buffer import place_tiling
+from gpushard._movement.sharding_devices import place_tiling
 from gpushard._placement.device_put import as_sharding, implicitly_put
 from gpushard._transforms.graph.layouts import closed
 from gpushard._transforms.tracing.trace import Tracer

@@ -16,8 +16,9 @@ from gpushard._array.data import array_of_buffer, relabel_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
 from gpushard._array.shape_dtype import KEY, KeyDType
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import ShardedBuffer, devices_of
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import held_elements
+from gpushard._movement.sharding_devices import devices_of
 from gpushard._movement.to_host import read_host
 from gpushard._ops.aval import Dtype
 from gpushard._ops.bind import bind

@@ -18,7 +18,7 @@ from gpushard._array.key_array import OF_KEYS, elements_of, is_keys
 from gpushard._array.shape_dtype import KEY
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.buffer import place_tiling
+from gpushard._movement.sharding_devices import place_tiling
 from gpushard._ops.bind import creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar
