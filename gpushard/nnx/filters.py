@@ -96,7 +96,7 @@ class _Composed:
 
 
 class All(_Composed):
-    """A filter that selects the leaves that all of several filters select.
+    """A filter that selects a leaf if all of the given filters select it.
 
     Args:
       *filters: the filters.
@@ -108,7 +108,7 @@ class All(_Composed):
 
 
 class Any(_Composed):
-    """A filter that selects the leaves that at least one of several filters selects.
+    """A filter that selects a leaf if at least one of the given filters selects it.
 
     Args:
       *filters: the filters.

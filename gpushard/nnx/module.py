@@ -25,8 +25,8 @@ class Module(Leveled):
     Attributes may be Modules, Variables, arrays, and containers of these: dicts, lists, tuples and
     other pytrees. Attributes of other types are static. Modules and Variables may be shared, and
     may refer to each other in circles. So a Module is not a pytree, and functions of pytrees such
-    as `gpushard.jit` do not take it. `gpushard.nnx.state` returns its values as a pytree.
-    `gpushard.nnx.split` returns the values and the static part.
+    as `gpushard.jit` do not take it. `gpushard.nnx.state(module)` returns the values of a Module as
+    a pytree. `gpushard.nnx.split(module)` returns the values and the static part.
 
     >>> import gpushard as gs
     >>> class Scale(gs.nnx.Module):

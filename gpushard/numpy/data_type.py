@@ -60,7 +60,7 @@ def astype(
 
     Args:
       dtype: the dtype.
-      device: a device or a sharding for the result; by default it is not moved.
+      device: a device or a sharding for the result; by default that of the operand.
       out_sharding: another name of `device`.
     """
     converted = as_value(x, "astype").astype(dtype, copy=copy)

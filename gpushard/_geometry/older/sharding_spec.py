@@ -116,17 +116,20 @@ ArrayMapping: TypeAlias = Mapping[str, int]
 
 
 class ShardingSpec:
-    """A description of how dims of an array are cut, and which device gets which piece.
+    """A description of how axes of an array are cut, and which device gets which piece.
+
+    The devices form a grid, with an axis for each entry of `mesh_mapping`.
 
     Args:
-      sharding: for each dim `Chunked(chunks)`, `Unstacked(size)`, or None for a dim that is not
-        cut.
-      mesh_mapping: for each axis of the grid `ShardedAxis(i)`, for the i-th cut in `sharding`, or
-        `Replicated(number)`.
+      sharding: an entry for each axis of the array: `Chunked(chunks)`, `Unstacked(size)`, or None
+        for an axis that is not cut.
+      mesh_mapping: an entry for each axis of the grid. `ShardedAxis(i)` gives its devices the
+        pieces of cut number i, counted over the entries of `sharding`. `Replicated(number)` gives
+        this number of devices the same piece.
 
     Raises:
       ArgumentTypeError: an entry has another type.
-      ShardingError: a size is not positive, or a cut has no axis of the grid, or two.
+      ShardingError: a size is not positive, or not exactly one axis of the grid belongs to a cut.
 
     >>> spec = ShardingSpec([Chunked(4)], [ShardedAxis(0), Replicated(2)])
     >>> [index[0].start for index in spec_to_indices((4,), spec)]
