@@ -291,7 +291,7 @@ class Methods(Operators):
           condition: a vector of booleans, which may be shorter than the dim.
           axis: the dim; by default the array is flattened in row-major order.
           out: must be None: the result is always a new array.
-          out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+          out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
         Raises:
           ArgumentError: the condition is not a vector.

@@ -34,7 +34,7 @@ COMMON = {
     "offset": "the diagonal: 0 for the main one, positive above it, negative below it.",
     "order": "must be None.",
     "out": "must be None: the result is always a new array.",
-    "out_sharding": "the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.",
+    "out_sharding": "the sharding or `PartitionSpec` of the result; gpushard chooses by default.",
     "overwrite_input": "ignored: the array is never overwritten.",
     "precision": "ignored: products are computed in the full precision of their dtype.",
     "preferred_element_type": "the dtype of the result, in which products are summed.",
@@ -44,7 +44,7 @@ COMMON = {
 }
 """The text of an argument by its name, unless the docstring of a function describes it."""
 
-_SEVERAL = "the sharding of the results, or a `PartitionSpec`; gpushard chooses by default."
+_SEVERAL = "the sharding or `PartitionSpec` of the results; gpushard chooses by default."
 
 _PARTS = re.compile(r"\n\n(?=Returns:\n|Yields:\n|Raises:\n|>>> )")
 _ENTRY = re.compile(r"^  (?=\S)", re.MULTILINE)

@@ -32,7 +32,7 @@ Args:
   bucket_size: ignored.
   mode: what to do with slices with a negative or too large id. "drop" (also None) omits them,
     "clip" puts them into the first or the last segment.
-  out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+  out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
 Returns:
   An array with a slice for each segment; a segment without slices gets {empty}.

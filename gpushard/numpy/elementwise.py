@@ -50,7 +50,7 @@ Args:
   {operands}, or data that `asarray` converts.
   out: must be None: the result is always a new array.
   dtype: the dtype of the result; by default the one that NumPy would choose.
-  out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+  out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 """
 
 
@@ -236,7 +236,7 @@ def where(
       y: an array or a number.
       size: as in `nonzero`; only without `x` and `y`.
       fill_value: as in `nonzero`; only without `x` and `y`.
-      out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+      out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
     Raises:
       ArgumentError: only one of `x` and `y` is given. Or `size` or `fill_value` is given together

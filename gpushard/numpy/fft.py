@@ -56,7 +56,7 @@ Args:
   norm: the scaling. "backward", the default, divides inverse transforms by n. "forward" divides all
     others by n. "ortho" divides both by sqrt(n).
   out: must be None: the result is always a new array.
-  out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+  out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
 Raises:
   ArgumentError: the axis does not exist, the norm is unknown, or n is not positive.
@@ -73,7 +73,7 @@ Args:
     default, divides inverse transforms by n. "forward" divides all others by n. "ortho" divides
     both by sqrt(n).
   out: must be None: the result is always a new array.
-  out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+  out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
 Raises:
   ArgumentError: an axis does not exist, the norm is unknown, or a length is not positive.

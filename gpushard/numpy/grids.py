@@ -56,7 +56,7 @@ def meshgrid(
       *xs: the vectors.
       sparse: whether each result has length 1 along all axes except its own.
       indexing: "xy" puts the first vector along the second axis, "ij" along the first.
-      out_sharding: the sharding of the results, or a `PartitionSpec`; gpushard chooses by default.
+      out_sharding: the sharding or `PartitionSpec` of the results; gpushard chooses by default.
 
     Raises:
       ArgumentError: an operand is not a vector, or `indexing` is unknown.

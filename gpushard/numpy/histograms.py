@@ -40,7 +40,7 @@ _SUMMED = np.dtype(np.float64)
 _cells = described(
     density="whether to divide the counts by their sum and by the sizes of the cells.",
     weights="a weight for each point, to sum instead of counting. GPUs add weights in any order.",
-    out_sharding="the sharding of the counts, or a `PartitionSpec`; gpushard chooses by default.",
+    out_sharding="the sharding or `PartitionSpec` of the counts; gpushard chooses by default.",
 )
 
 
@@ -168,7 +168,7 @@ def histogram(
         these are NaN or infinite, the edges are NaN; NumPy raises an error.
       density: whether to divide the counts by their sum and by the widths of the bins.
       weights: a weight for each element, to sum instead of counting. GPUs add weights in any order.
-      out_sharding: the sharding of the counts, or a `PartitionSpec`; gpushard chooses by default.
+      out_sharding: the sharding or `PartitionSpec` of the counts; gpushard chooses by default.
 
     Raises:
       ArgumentError: the rule is unknown, or the edges do not ascend.

@@ -96,7 +96,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0, *, out_sharding: An
       condlist: the conditions, a sequence of arrays of booleans.
       choicelist: a sequence with an array for each condition.
       default: the element if no condition is true.
-      out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+      out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
     Raises:
       ArgumentError: there are no conditions, or the numbers of conditions and arrays differ.
@@ -143,7 +143,7 @@ def extract(
       arr: an array.
       size: the length of the result; by default the host waits to read how many elements there are.
       fill_value: the element that pads the result up to `size`; 0 by default.
-      out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+      out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
     """
     mask = (condition if is_value(condition) else np.asarray(condition)).ravel()
     return compress(mask, arr, size=size, fill_value=fill_value, out_sharding=out_sharding)

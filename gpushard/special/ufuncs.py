@@ -35,7 +35,7 @@ _DETAILS = """
 
 Args:
   {operands}, or data that `asarray` converts.
-  out_sharding: the sharding of the result, or a `PartitionSpec`; gpushard chooses by default.
+  out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
 Raises:
   MissingLibraryError: SciPy is not installed.

@@ -197,9 +197,9 @@ def test_docstrings_are_completed_in_the_order_of_arguments() -> None:
         "  *rest: others.",
         "  axis: the axes, an integer or a tuple of integers; all by default.",
     ]
-    chosen = "or a `PartitionSpec`; gpushard chooses by default."
-    several = f"  out_sharding: the sharding of the results, {chosen}"
-    one = f"  out_sharding: the sharding of the result, {chosen}"
+    place = "  out_sharding: the sharding or `PartitionSpec` of the"
+    several = f"{place} results; gpushard chooses by default."
+    one = f"{place} result; gpushard chooses by default."
     end = ["  **more: hints.", "", "Raises:", "  ValueError: there is none."]
     first = ["", "Args:", "  x: an array."]
     assert lines(_example, texts) == ["Return all.", *first, *others, several, *end]
