@@ -77,7 +77,7 @@ class ShardingError(GpushardError, ValueError):
 
 
 class UnstackedError(ShardingError, RuntimeError):
-    """A function needs shards with all dims of the array, but the sharding unstacks a dim."""
+    """A function needs shards with all axes of the array, but the sharding unstacks an axis."""
 
 
 class ParseError(GpushardError, ValueError):
@@ -101,7 +101,7 @@ class NoDeviceError(ArgumentError, RuntimeError):
 
 
 class AxisError(ArgumentError, IndexError):
-    """An axis is out of bounds for the dims of an array."""
+    """An axis is out of bounds: the array has fewer axes."""
 
 
 class ArgumentTypeError(GpushardError, TypeError):
@@ -173,7 +173,7 @@ class AddressError(GpushardError, RuntimeError):
 
 
 class ArrayIndexError(GpushardError, IndexError):
-    """An index is out of bounds or has more entries than the array has dims."""
+    """An index is out of bounds or has more entries than the array has axes."""
 
 
 class DeletedArrayError(GpushardError, RuntimeError):

@@ -58,7 +58,7 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
 
     @property
     def shape(self) -> Shape:
-        """Sizes of the dims."""
+        """Lengths of the axes."""
         return self._shape
 
     @property
@@ -68,7 +68,7 @@ class Array(Shards, Indexing, Conversions, Protocols, Methods):
 
     @property
     def ndim(self) -> int:
-        """Number of dims."""
+        """Number of axes."""
         return len(self._shape)
 
     @property

@@ -43,8 +43,8 @@ class Conversions(abc.ABC):
         """Return one element as a Python scalar, as `numpy.ndarray.item` does.
 
         Args:
-          *args: the position of the element: one index in row-major order, or an index per dim. For
-            an array of one element you may leave it out.
+          *args: the position of the element: one index in row-major order, or an index per axis.
+            For an array of one element you may leave it out.
 
         Raises:
           ArrayIndexError: there is no such element.

@@ -52,7 +52,7 @@ OF_KEYS = OfKeys()
 class KeyArray(ConcreteArray):
     """An array of random keys, as `random.key` and `random.split` return it.
 
-    It has the attributes of an `Array` and is placed like one: a spec names the dims of the array
+    It has the attributes of an `Array` and is placed like one: a spec names the axes of the array
     of keys. Functions that need numbers, such as `np.asarray(keys)` and `keys + 1`, raise a
     TypeError.
 

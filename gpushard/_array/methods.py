@@ -45,7 +45,7 @@ class Methods(Operators):
     @property
     @abc.abstractmethod
     def ndim(self) -> int:
-        """Number of dims."""
+        """Number of axes."""
 
     all = method(reductions.all)
     any = method(reductions.any)
@@ -78,7 +78,7 @@ class Methods(Operators):
 
     @property
     def T(self) -> Self:
-        """The array with its dims in reverse order; each dim keeps its mesh axes.
+        """The array with its axes in reverse order; each axis keeps its mesh axes.
 
         No element moves at first. Products such as `x.T @ y` read the elements where they lie in
         `x`. Other functions make a transposed copy when they first need it, and may raise
@@ -88,10 +88,10 @@ class Methods(Operators):
 
     @property
     def mT(self) -> Self:
-        """The array with its last two dims exchanged; each dim keeps its mesh axes.
+        """The array with its last two axes exchanged; each axis keeps its mesh axes.
 
         Raises:
-          ArgumentError: the array has fewer than two dims.
+          ArgumentError: the array has fewer than two axes.
         """
         if self.ndim < 2:
             raise ArgumentError(
@@ -144,11 +144,11 @@ class Methods(Operators):
         """Reinterpret the bytes of the elements as another type; the result is a new value.
 
         Args:
-          dtype: the new type. If its size in bytes differs, the length of the last dim changes
+          dtype: the new type. If its size in bytes differs, the length of the last axis changes
             accordingly.
 
         Raises:
-          ArgumentError: the bytes along the last dim are not a multiple of the new size.
+          ArgumentError: the bytes along the last axis are not a multiple of the new size.
 
         >>> import gpushard as gs
         >>> gs.numpy.asarray([1.0, -1.0], "f4").view("i4")
@@ -201,7 +201,7 @@ class Methods(Operators):
         return manipulation.reshape(self, sizes, order, copy=copy)
 
     def flatten(self, order: str = "C") -> Self:
-        """Return the elements in row-major order as one dim.
+        """Return the elements in row-major order as one axis.
 
         Args:
           order: "C", "A" or "K", which all mean row-major here.
@@ -209,10 +209,10 @@ class Methods(Operators):
         return python_copy.copy(self.ravel(order))
 
     def transpose(self, *axes: Any) -> Self:
-        """Return the array with its dims in another order; each dim keeps its mesh axes.
+        """Return the array with its axes in another order; each axis keeps its mesh axes.
 
         Args:
-          *axes: the dims in their new order, or a tuple of them. By default the order is reversed.
+          *axes: the axes in their new order, or a tuple of them. By default the order is reversed.
         """
         order = axes[0] if len(axes) == 1 and np.ndim(axes[0]) else axes
         return manipulation.permute_dims(self, order if axes and axes[0] is not None else None)
@@ -226,10 +226,10 @@ class Methods(Operators):
         descending: bool = False,
         stable: Any = True,
     ) -> None:
-        """Sort this array along a dim, in place.
+        """Sort this array along an axis, in place.
 
         Args:
-          axis: the dim.
+          axis: the axis, an integer.
           kind: one of NumPy's algorithms; ignored.
           order: must be None.
           descending: whether the greatest element comes first; NaNs always come last.
@@ -244,7 +244,7 @@ class Methods(Operators):
         Args:
           kth: the positions that get the same elements as in a sorted array: an integer, or
             several. Lesser elements come before them, greater elements after them.
-          axis: the dim.
+          axis: the axis, an integer.
           kind: one of NumPy's algorithms; ignored.
           order: must be None.
         """
@@ -285,17 +285,17 @@ class Methods(Operators):
         *,
         out_sharding: Sharding | None = None,
     ) -> Self:
-        """Select the slices along a dim for which a condition is true.
+        """Select the slices along an axis for which a condition is true.
 
         Args:
-          condition: a vector of booleans, which may be shorter than the dim.
-          axis: the dim; by default the array is flattened in row-major order.
+          condition: a vector of booleans, which may be shorter than the axis.
+          axis: the axis; by default the array is flattened in row-major order.
           out: must be None: the result is always a new array.
           out_sharding: the sharding or `PartitionSpec` of the result; gpushard chooses by default.
 
         Raises:
           ArgumentError: the condition is not a vector.
-          ArrayIndexError: the condition is longer than the dim, and true beyond its end.
+          ArrayIndexError: the condition is longer than the axis, and true beyond its end.
         """
         return take_elements.compress(condition, self, axis, out, out_sharding=out_sharding)
 

@@ -87,7 +87,7 @@ class Operators(Value):
     @property
     @abc.abstractmethod
     def shape(self) -> Shape:
-        """Sizes of the dims."""
+        """Lengths of the axes."""
 
     @property
     @abc.abstractmethod

@@ -46,7 +46,7 @@ class ShapeDtypeStruct:
     """A description of an array without its data: shape, dtype, sharding. Immutable and hashable.
 
     Args:
-      shape: sizes of the dims.
+      shape: lengths of the axes.
       dtype: type of the elements.
       sharding: a sharding, a `Format` with one, or None. A `PartitionSpec` refers to the mesh that
         is current when the sharding is read.
@@ -104,7 +104,7 @@ class ShapeDtypeStruct:
 
     @property
     def ndim(self) -> int:
-        """Number of dims."""
+        """Number of axes."""
         return len(self.shape)
 
     @property

@@ -21,7 +21,7 @@ class Shard(Generic[A]):
 
     Args:
       device: the device.
-      index: the index of the part in the global array: a slice per dim. A dim that shards do not
+      index: the index of the part in the global array: a slice per axis. An axis that shards do not
         have, as with `PmapSharding`, gets an integer.
       replica_id: how many devices before this one, in device order, hold the same part.
       data: the part as an array on the device, or a function that returns that array at the first

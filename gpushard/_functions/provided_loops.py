@@ -51,7 +51,7 @@ def while_loop(
     or mapped function is an operation of that function.
 
     Args:
-      cond_fun: takes the value, and returns a boolean without dims.
+      cond_fun: takes the value, and returns a boolean scalar.
       body_fun: takes the value, and returns the next one, of the same structure, shapes and types.
       init_val: the first value.
     """

@@ -91,8 +91,8 @@ def use_mesh(mesh: Mesh, spec: PartitionSpec | str = _REPLICATED) -> Iterator[Me
 
     Args:
       mesh: the mesh.
-      spec: the mesh axes that split each dim of a new array. Entries for dims that the array does
-        not have, or that have length 0 or 1, are ignored. "auto" splits the longest dims over the
+      spec: the mesh axes that split each axis of a new array. Entries for axes that the array does
+        not have, or that have length 0 or 1, are ignored. "auto" splits the longest axes over the
         largest axes. By default every device has a replica.
 
     Raises:

@@ -24,7 +24,7 @@ from gpushard.errors import (
 
 
 def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
-    """Put one value on each device, and stack the values along a new first dim.
+    """Put one value on each device, and stack the values along a new first axis.
 
     Args:
       shards: an array or a pytree for each device; all have the same structure, shapes and dtypes.
@@ -79,14 +79,14 @@ def device_put_sharded(shards: Sequence[Any], devices: Sequence[Device]) -> Any:
 
 
 def device_put_replicated(x: Any, devices: Sequence[Device]) -> Any:
-    """Put a value on every device, and stack the copies along a new first dim.
+    """Put a value on every device, and stack the copies along a new first axis.
 
     Args:
       x: an array, or a pytree.
       devices: the devices.
 
     Returns:
-      Arrays in the structure of `x`, with a `PmapSharding`. Each element along the first dim equals
+      Arrays in the structure of `x`, with a `PmapSharding`. Each element of the first axis equals
       the corresponding leaf of `x`.
 
     Raises:
@@ -108,16 +108,16 @@ def replicate(
     backend: str | None = None,
     in_axis: int | None = 0,
 ) -> Array:
-    """Copy a value to several devices, as an array with or without a new dim.
+    """Copy a value to several devices, as an array with or without a new axis.
 
     Args:
       val: the value.
-      axis_size: length of the new dim.
-      nrep: the number of devices, a multiple of `axis_size`. Each element of the new dim is on
+      axis_size: length of the new axis.
+      nrep: the number of devices, a multiple of `axis_size`. Each element of the new axis is on
         `nrep // axis_size` devices.
       devices: `nrep` devices; by default the first of `local_devices(backend)`.
       backend: the platform of the default devices.
-      in_axis: the position of the new dim. With None there is no new dim, and each device has the
+      in_axis: the position of the new axis. With None there is no new axis, and each device has the
         whole value.
 
     Returns:

@@ -48,7 +48,7 @@ def make_array_from_callback(
       shape: shape of the array.
       sharding: the sharding of the array.
       data_callback: a function that takes the index of a shard in the global array and returns the
-        data there. An index is a tuple with a slice per dim, or an integer for an unstacked dim.
+        data there. An index is a tuple with a slice per axis, or an integer for an unstacked axis.
         The function is called once for each distinct index of this process, so once for a
         replicated array. It is not called for shards without elements.
       dtype: the dtype; by default that of the first data.

@@ -35,17 +35,17 @@ def make_array_from_process_local_data(
     Args:
       sharding: the sharding of the array: a sharding, a device, or a `PartitionSpec` over the
         current mesh. For several arrays, a pytree that is a prefix of `local_data`.
-      local_data: the data of this process, or a pytree of such data. Along each dim it has either
+      local_data: the data of this process, or a pytree of such data. Along each axis it has either
         the whole length, or only the parts for this process's devices, joined in order.
       global_shape: the shape of the array, a tuple, or a prefix pytree of shapes. By default the
-        length of each dim is computed from the local data: its length, divided by the fraction of
+        length of each axis is computed from the local data: its length, divided by the fraction of
         the blocks that this process has.
 
     Returns:
       The array, or arrays in the structure of `local_data`.
 
     Raises:
-      ShardingError: a dim of the data has neither the global length nor that of this process's
+      ShardingError: an axis of the data has neither the global length nor that of this process's
         part.
       TreeError: `sharding` or `global_shape` is not a prefix of `local_data`.
 
@@ -92,15 +92,15 @@ def _from_local_data(sharding: Any, local_data: Any, global_shape: Any) -> Array
 
 
 def num_addressable_indices(sharding: Sharding, dim: int, global_shape: Any) -> int:
-    """Count the different parts of one dim that the devices of this process hold.
+    """Count the different parts of one axis that the devices of this process hold.
 
     Args:
       sharding: the sharding of the array.
-      dim: the number of the dim.
+      dim: the number of the axis.
       global_shape: shape of the array.
 
     Raises:
-      ArrayIndexError: the array has no such dim.
+      ArrayIndexError: the array has no such axis.
     """
     if not isinstance(sharding, Sharding):
         raise ArgumentTypeError.refusing(

@@ -34,8 +34,8 @@ def visualize_sharding(
     """Draw which devices hold which block of an array with a shape and a sharding.
 
     The picture is to scale if the text of the smallest block fits into it. The numbers at the lines
-    are the positions where blocks begin and end. If an array has more than two dims, each picture
-    shows the last two. There is one picture for each block along the first dims. If not all blocks
+    are the positions where blocks begin and end. If an array has more than two axes, each picture
+    shows the last two. There is one picture for each block along the first axes. If not all blocks
     fit, the picture omits some in the middle and marks the gap.
 
     Args:
@@ -102,7 +102,7 @@ def visualize_array_sharding(arr: Array, **kw: Any) -> None:
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], Any]) -> None:
     """Call a function with the sharding of each array of a pytree.
 
-    In a mapped function, the sharding describes the dims that the function sees. A block is whole
+    In a mapped function, the sharding describes the axes that the function sees. A block is whole
     on each device, except along mesh axes that `shard_map` does not map over. In a traced function,
     the callback is called while tracing, with the sharding that the value will have when the
     function runs.

@@ -80,8 +80,8 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
     Args:
       in_tree: a pytree of arrays, or of data on the host.
-      tiled: whether to concatenate the data of the processes along the first dim, rather than to
-        stack it along a new first dim. An array of several processes is returned whole in both
+      tiled: whether to concatenate the data of the processes along the first axis, rather than to
+        stack it along a new first axis. An array of several processes is returned whole in both
         cases.
 
     Returns:

@@ -55,7 +55,7 @@ def shard_map(
 
     Raises:
       ArgumentTypeError: `f` is a class, or not a function. Or an entry of the specs is not a spec.
-      ArgumentError: mesh axes do not divide a dim equally, a spec does not fit its argument, or two
+      ArgumentError: mesh axes do not divide an axis, a spec does not fit its argument, or two
         specs of one Variable differ. Or a value varies along a mesh axis that its spec does not
         name.
       TraceContextError: the function changes a Variable that is not in its arguments.

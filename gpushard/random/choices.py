@@ -49,7 +49,7 @@ def choice(
       replace: whether an element can be chosen more than once.
       p: the probabilities, a vector; equal by default. If it is on the host, it must sum to 1; if
         it is on devices, the sum is not checked.
-      axis: the dim.
+      axis: the axis, an integer.
       mode: as for `gumbel`; used if `p` is given and `replace` is False.
       out_sharding: a sharding or `PartitionSpec` for the result.
 
@@ -155,22 +155,22 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Draw random categories: positions along a dim of logarithmic probabilities.
+    """Draw random categories: positions along an axis of logarithmic probabilities.
 
     Args:
       key: a random key.
       logits: the logarithms of the probabilities, up to a constant. `axis` may be split over
         devices.
-      axis: the dim of categories.
-      shape: the shape of the result. All dims of `logits` except `axis` must broadcast to it; if
-        `replace` is False, they must be equal to its last dims.
-      replace: whether a category can be drawn more than once along the first dims of `shape`, which
+      axis: the axis of categories.
+      shape: the shape of the result. All axes of `logits` except `axis` must broadcast to it; if
+        `replace` is False, they must be equal to its last axes.
+      replace: whether a category can be drawn more than once along the first axes of `shape`, which
         `logits` does not have.
       mode: as for `gumbel`, whose numbers are added to the logits.
       out_sharding: a sharding or `PartitionSpec` for the result.
 
     Raises:
-      ArgumentError: the other dims of `logits` do not broadcast to `shape`, or there are too few
+      ArgumentError: the other axes of `logits` do not broadcast to `shape`, or there are too few
         categories to draw each only once.
     """
     x = as_source(logits, "categorical", "logits")

@@ -92,7 +92,7 @@ def split(key: Any, num: Any = 2, *, out_sharding: Any = None) -> Any:
         Each key is derived on its device.
 
     Returns:
-      A `KeyArray`; for a raw key a uint32 array with a last dim of length 2.
+      A `KeyArray`; for a raw key a uint32 array with a last axis of length 2.
 
     Raises:
       ArgumentError: `num` is negative, or `key` is not a single key.
@@ -145,7 +145,7 @@ def _fold_number(data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Array:
-    """Return the integers of keys: a uint32 array with an additional last dim of length 2.
+    """Return the integers of keys: a uint32 array with an additional last axis of length 2.
 
     Args:
       keys: a `KeyArray`, or raw keys.
@@ -160,7 +160,7 @@ def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -
     """Create keys from their integers.
 
     Args:
-      key_bits_array: a uint32 array with a last dim of length 2, as `key_data` returns it.
+      key_bits_array: a uint32 array with a last axis of length 2, as `key_data` returns it.
       impl: the name of the generator; "threefry2x32" is the only one.
       dtype: the generator as a dtype of keys, such as `key_dtype()`.
     """

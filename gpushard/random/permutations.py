@@ -21,18 +21,18 @@ __all__ = ["permutation", "shuffle"]
 def permutation(
     key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
 ) -> Array:
-    """Permute an array along a dim, or the integers below a number, randomly.
+    """Permute an array along an axis, or the integers below a number, randomly.
 
     Args:
       key: a random key.
       x: an array, or an integer n for the integers from 0 to n - 1.
-      axis: the dim.
-      independent: whether to permute each vector along the dim independently, rather than whole
+      axis: the axis, an integer.
+      independent: whether to permute each vector along the axis independently, rather than whole
         slices.
       out_sharding: a sharding or `PartitionSpec` for the result.
 
     Raises:
-      ArgumentError: `x` is a negative number, or the dim does not exist.
+      ArgumentError: `x` is a negative number, or the axis does not exist.
       ArgumentTypeError: `x` is a number but not an integer.
 
     >>> from gpushard import random

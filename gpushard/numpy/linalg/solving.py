@@ -196,7 +196,7 @@ def cutoff(s: Any, share: Any, shape: Shape) -> Any:
     """Compute the threshold (NumPy's `rcond`) at or below which singular values count as 0.
 
     Args:
-      s: singular values, along the last dim.
+      s: singular values, along the last axis.
       share: the threshold divided by the largest singular value: a number, or an array with one
         for each matrix. None means eps times the longer side of a matrix.
       shape: the shape of the matrices.
