@@ -24,8 +24,8 @@ UNIMPORTED = ("extend", "flatten_util")
 ELSEWHERE = ("numpy", "special", "nn", "debug", "multihost", "tree_util", "legacy", "sharding")
 """Modules to search for a name that is missing in the module of its name."""
 
-_UNREDUCED = "a sharding with `unreduced` in its spec raises an error: arrays hold complete sums"
-_DIVIDE = "mesh axes need not divide the array axes that they split"
+_UNREDUCED = "`unreduced` raises an error: there are no arrays of partial sums"
+_DIVIDE = "the length of an axis need not be a multiple of the number of its shards"
 _UNTRACED = "returns a `bool`, unless an argument is traced"
 _QUANTILE = (
     "if elements are infinite, some results are NaN where JAX's are not, or the other way round"
@@ -36,7 +36,7 @@ _NO_DERIVATIVES = "no replacement: gpushard computes no derivatives"
 _FULL_PRECISION = "no replacement: products have the full precision of their dtype"
 _PRECISE = "no replacement: functions are as precise as NumPy's"
 _IN_ORDER = "no replacement: operations run in order"
-_MUTABLE = "no replacement: `x[i] = value` works for arrays"
+_MUTABLE = "not needed: arrays themselves can be changed, by `x[i] = value`"
 _LEAKS = "no replacement: using a leaked value always raises `TracedValueError`"
 
 DIFFERS: dict[str, dict[str, str]] = {
@@ -53,12 +53,12 @@ DIFFERS: dict[str, dict[str, str]] = {
         "default_backend": 'returns "cpu" or "gpu"',
         "live_arrays": "does not list deleted arrays",
         "make_array_from_callback": "calls the callback once for each distinct block; `dtype` is "
-        "for arrays without data in this process",
+        "needed only if this process has no device of the sharding",
         "process_count": "returns 1 in this version",
         "process_index": "returns 0 in this version",
         "smap": "`in_axes` is required; JAX can derive it from the shardings of arguments",
-        "pure_callback": "the callback gets NumPy arrays; it is called once for a value that is "
-        "equal on all devices",
+        "pure_callback": "the callback gets NumPy arrays; if the arguments are replicated, it "
+        "is called only once",
     },
     "numpy": {
         "array": "64-bit types are on, as in NumPy",

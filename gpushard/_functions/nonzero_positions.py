@@ -84,8 +84,8 @@ def true_positions(
 
 
 _finding = described(
-    size="the number of positions; by default all, and the host waits to read how many.",
-    fill_value="the position that pads the result up to `size`, or one per axis; 0 by default.",
+    size="the number of positions; by default the host waits for the array and counts them.",
+    fill_value="the index that pads the result up to `size`, or an index per axis; 0 by default.",
     out_sharding="a sharding for the result; by default over the mesh axes that split the array.",
 )
 

@@ -171,7 +171,7 @@ def take_along_axis(
 
 
 @described(
-    size="the number of slices; by default all, and the host waits to read how many.",
+    size="the number of slices; by default the host waits for the condition and counts them.",
     fill_value="the element of slices that pad the result up to `size`; 0 by default.",
 )
 def compress(

@@ -63,17 +63,16 @@ class Variable(Leveled, Generic[T]):
 
     You can use a Variable like its value: attributes, methods, operators, `len`, `in` and iteration
     are those of the value. `a == b` compares values, and `a is b` tests if both are the same
-    Variable. A Variable has no hash. If the value has a length, `bool` tests if the length is above
-    0. The type of a Variable tells the purpose of the value, and filters select by it: `Param`,
-    `BatchStat`, or a subclass that you define. In annotations, `Variable[T]` has a value of type
-    `T`.
+    Variable. A Variable has no hash. `bool` of a Variable whose value has a length is true if the
+    length is above 0. Subclasses tell the purpose of the value: `Param`, `BatchStat`, or your own.
+    Filters select Variables by their class. In annotations, `Variable[T]` has a value of type `T`.
 
     Args:
       value: an array, or any other value.
       **metadata: facts about the value, which become attributes. `sharding`, also called
-        `sharding_names`, has for each axis of the value a mesh axis, a tuple of mesh axes, or None.
-        If there is a current mesh, the value is split over these axes, as by
-        `lax.with_sharding_constraint`.
+        `sharding_names`, is a tuple with an entry for each axis of the value: the name of a mesh
+        axis, a tuple of such names, or None. If there is a current mesh, the value is split over
+        these axes, as by `lax.with_sharding_constraint`.
 
     Raises:
       ArgumentTypeError: the value is a Variable.

@@ -35,7 +35,7 @@ _promoted = functools.lru_cache(maxsize=256)(np.result_type)  # of types
 _ranges = described(
     num="how many numbers to create.",
     endpoint="whether to include `stop`.",
-    axis="the axis of the result with the numbers, if `start` or `stop` is an array.",
+    axis="if `start` or `stop` is an array: the axis along which the numbers run.",
     device="a device or a sharding for the array; by default where new arrays go.",
     out_sharding="another name of `device`.",
 )

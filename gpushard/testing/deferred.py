@@ -29,14 +29,14 @@ def deferred(
 ) -> Array:
     """Compute each shard of a new array from a shard of an array, on the devices' streams.
 
-    Shards in host memory are computed by the calling thread, once their values are ready. So no
-    stream of a GPU waits for work of the host.
+    The calling thread computes shards that lie in host memory, after it has waited for the values
+    of `x`. So no stream of a GPU waits for work of the host.
 
     Args:
       x: the array.
       function: a function that takes a shard and returns a shard with the same shape and dtype.
-      error: an error that the work raises instead of computing a value.
-      after: memory that must be written before the work starts.
+      error: an error that is raised instead of calling the function, where the shard is computed.
+      after: memory; the function is called only after all earlier writes to it have ended.
 
     >>> import gpushard as gs
     >>> import numpy as np

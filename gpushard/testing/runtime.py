@@ -24,9 +24,10 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
 
     The runtime uses the host backend and ignores the environment, with one exception. If
     `GPUSHARD_BACKEND` is `cuda`, and you pass neither `backend`, `host_workers` nor `blas_threads`,
-    it uses GPUs, with the settings of the environment. The GPUs are then divided into
-    `host_devices` devices in `host_domains` memory domains. If there are fewer GPUs than domains,
-    each part of a GPU behaves like a domain.
+    it uses GPUs, with the settings of the environment. They are divided into `host_devices`
+    devices. These form `host_domains` memory domains: groups of devices that share memory, as the
+    devices of one GPU do. If there are fewer GPUs than domains, GPUs are divided into parts, and
+    each part behaves like a domain.
 
     Args:
       **settings: fields of `gpushard.Settings`.
@@ -36,8 +37,8 @@ def runtime(**settings: Any) -> Iterator[Runtime]:
 
     Raises:
       ConfigurationError: a setting is invalid.
-      RaceError: with `check=True`, two uses of memory were not ordered, even if nothing has read
-        the result. Not raised if the block raises another error.
+      RaceError: with `check=True`, two operations used the same memory and neither waited for the
+        other. It is raised when the block ends, unless the block raises another error.
 
     >>> import gpushard as gs
     >>> with runtime(host_devices=2):

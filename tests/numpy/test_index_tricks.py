@@ -160,7 +160,7 @@ def test_a_view_shares_nothing() -> None:
     assert x.tolist() == list(range(8))
     x.fill(3)
     assert x.tolist() == [3] * 8
-    with pytest.raises(ArgumentError, match=r"view: int8 of shape \(3,\) cannot be taken for int"):
+    with pytest.raises(ArgumentError, match=r"view: int8 of shape \(3,\) cannot be viewed as int"):
         gnp.zeros(3, "i1").view("i2")
     with pytest.raises(ArgumentError, match="view: float64 of shape"):
         gnp.asarray(1.0).view("f4")
