@@ -44,8 +44,8 @@ from gpushard._runtime.cuda.kernels import elementwise, fused, reduction
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of, thread_nest
 from gpushard._runtime.nests import Load, Nest, Op, Result
-from gpushard._transforms.regions import layout
-from gpushard._transforms.regions.layout import nest_of
+from gpushard._transforms.fusion import layout
+from gpushard._transforms.fusion.layout import nest_of
 
 BYTES_IN_FLIGHT = 4.8e12 * 0.6e-6 / 132
 """On a multiprocessor, for full bandwidth."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, TypeVar
 
 from gpushard.errors import (
     ArgumentError,
     ArgumentRangeError,
     ArgumentTypeError,
-    OutOfMemoryError,
     TracedValueError,
 )
 
@@ -68,22 +67,6 @@ def check_key(value: Any, name: str, argument: str, wanted: str) -> None:
         hash(value)
     except TypeError:
         raise ArgumentTypeError.refusing(argument, value, f"must be {wanted}", name) from None
-
-
-def on_host(name: str, make: Callable[..., T], *args: Any) -> T:
-    """Call a function of NumPy for a public function, which the error names.
-
-    Raises:
-      OutOfMemoryError: the host has no room.
-    """
-    try:
-        return make(*args)
-    except MemoryError as error:
-        raise OutOfMemoryError(
-            f"{name}: the host has no room for the numbers that it makes there: {error}; use "
-            "smaller sizes",
-            operation=name,
-        ) from None
 
 
 def check_order(order: Any) -> None:

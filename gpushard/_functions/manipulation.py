@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._functions.argument_checks import check_order, count, integer, on_host, refuse_out
+from gpushard._functions.argument_checks import check_order, count, integer, refuse_out
 from gpushard._functions.assigned_values import as_part
 from gpushard._functions.cumulative import cumsum
+from gpushard._functions.host_memory import on_host
 from gpushard._functions.host_reads import concrete
 from gpushard._functions.reductions import min, sum
 from gpushard._functions.shapes import (

@@ -9,7 +9,7 @@ above it; a contract in `pyproject.toml` holds them to that.
 | 5 | `jit` | the arguments of a call, its stages, and which compiled function serves it |
 | 4 | `control_flow` | functions that run others: `cond`, `while_loop`, `scan`, ... |
 | 3 | `tracing` | how a function is recorded, and how what was recorded runs |
-| 2 | `regions` | several operations of a graph as one kernel |
+| 2 | `fusion` | several operations of a graph as one kernel |
 | 2 | `mapping` | named dims: `vmap`, `shard_map`, collectives |
 | 1 | `graph` | recorded operations, where their values lie, and what that costs |
 | 0 | `values` | what functions see in place of arrays |

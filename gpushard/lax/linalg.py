@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.argument_checks import count, on_host
+from gpushard._functions.argument_checks import count
 from gpushard._functions.docstrings import described
 from gpushard._functions.elementwise import where
+from gpushard._functions.host_memory import on_host
 from gpushard._functions.linear_algebra import matmul
 from gpushard._functions.manipulation import broadcast_to, expand_dims, squeeze
 from gpushard._ops.bind import bind

@@ -20,7 +20,7 @@ from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._transforms.jit.arguments import Options, check_numbers, indices_of
 from gpushard._transforms.jit.jit import jit
 from gpushard._transforms.jit.stages import Lowered
-from gpushard._transforms.values.doors import check_constant, enter, leave
+from gpushard._transforms.values.enter_leave import check_constant, enter, leave
 from gpushard._transforms.values.frames import Frame, NamedDim, Names
 from gpushard._transforms.values.leaves import check_leaf, each_result, label_arguments
 from gpushard._transforms.values.mapped import Mapped, as_mapped

@@ -10,8 +10,9 @@ import numpy as np
 from gpushard._array import Array
 from gpushard._functions import elementwise as ew
 from gpushard._functions import softmax as sm
-from gpushard._functions.argument_checks import check_choice, on_host
+from gpushard._functions.argument_checks import check_choice
 from gpushard._functions.docstrings import described
+from gpushard._functions.host_memory import on_host
 from gpushard._functions.manipulation import expand_dims
 from gpushard._functions.shapes import element_count
 from gpushard._ops.axes import from_end, one_from_end

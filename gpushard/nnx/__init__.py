@@ -56,7 +56,8 @@ from gpushard.nnx.state import (
     to_pure_dict,
 )
 from gpushard.nnx.state_sharding import PrefixMapping, StateSharding
-from gpushard.nnx.to_tree import from_tree, to_tree, update_context
+from gpushard.nnx.to_tree import from_tree, to_tree
+from gpushard.nnx.update_context import update_context
 from gpushard.nnx.variable import (
     BatchStat,
     Cache,

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gpushard import tree
-from gpushard.errors import ArgumentError
 from gpushard.nnx.argument_shardings import check_aliases, prefixes
 from gpushard.nnx.filters import Filter
 from gpushard.nnx.graph import state_of
@@ -17,8 +14,9 @@ from gpushard.nnx.levels import Leveled
 from gpushard.nnx.module_arguments import NodeStates, graph_leaves
 from gpushard.nnx.splitter import Splitter
 from gpushard.nnx.state import check_taken, divide_leaves
+from gpushard.nnx.update_context import crossing_of
 
-__all__ = ["from_tree", "to_tree", "update_context"]
+__all__ = ["from_tree", "to_tree"]
 
 
 class SplitContext:
@@ -51,46 +49,6 @@ class MergeContext:
         """Merge a GraphDef and States into a graph, as `merge` does."""
         states_ = NodeStates(graphdef, states)
         return build(graphdef, states_.leaves, self._objects, self._outside)
-
-
-class _Crossing:
-    """The objects of one `update_context`, on both sides of a call."""
-
-    __slots__ = ("known", "outside")
-
-    def __init__(self) -> None:
-        self.outside: list[Any] | None = None
-        self.known: dict[int, int] | None = None
-
-
-_crossings: ContextVar[dict[Any, _Crossing] | None] = ContextVar("update contexts", default=None)
-
-
-@contextmanager
-def update_context(tag: Any) -> Iterator[None]:
-    """Let `to_tree` and `from_tree` recognize objects across calls, in a `with` block.
-
-    Args:
-      tag: any hashable value; pass it as `ctxtag` to the calls that belong together.
-    """
-    token = _crossings.set({**(_crossings.get() or {}), tag: _Crossing()})
-    try:
-        yield
-    finally:
-        _crossings.reset(token)
-
-
-def _crossing(tag: Any) -> _Crossing | None:
-    if tag is None:
-        return None
-    crossing = (_crossings.get() or {}).get(tag)
-    if crossing is None:
-        raise ArgumentError(
-            f"ctxtag={tag!r} belongs to no active update_context; call this inside "
-            f"`with nnx.update_context({tag!r}):`",
-            argument="ctxtag",
-        )
-    return crossing
 
 
 def _is_node_states(x: Any) -> bool:
@@ -143,7 +101,7 @@ def to_tree(
     >>> len(gs.tree.leaves(pure)), others["again"] is new, new is m
     (1, True, False)
     """
-    crossing = _crossing(ctxtag)
+    crossing = crossing_of(ctxtag)
     splitter = Splitter(None if crossing is None else crossing.known)
     leaves, structure = graph_leaves(node)
     paths = structure.leaf_paths()
@@ -191,7 +149,7 @@ def from_tree(
     Raises:
       ArgumentError: no enclosing `update_context` has the tag.
     """
-    crossing = _crossing(ctxtag)
+    crossing = crossing_of(ctxtag)
     outside: Sequence[Any] = ()
     if crossing is not None and not is_inner:
         outside = crossing.outside or ()

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 
 from gpushard._array import Array
-from gpushard._functions.argument_checks import integer, on_host, ranged
+from gpushard._functions.argument_checks import integer, ranged
 from gpushard._functions.docstrings import described
 from gpushard._functions.element_types import as_dtype
+from gpushard._functions.host_memory import on_host
 from gpushard._functions.shapes import element_count
 from gpushard._placement.creation import asarray
 from gpushard._placement.device_get import device_get

@@ -18,8 +18,9 @@ import numpy as np
 
 from gpushard._array import Array
 from gpushard._functions import nonzero_positions, put_and_place, take_elements
-from gpushard._functions.argument_checks import check_choice, count, integer, listed, on_host
+from gpushard._functions.argument_checks import check_choice, count, integer, listed
 from gpushard._functions.docstrings import described
+from gpushard._functions.host_memory import on_host
 from gpushard._functions.index_bounds import (
     as_int64,
     as_integers,

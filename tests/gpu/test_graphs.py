@@ -23,7 +23,7 @@ from gpushard._runtime.checking.checker import Checker
 from gpushard._runtime.cuda import graphs
 from gpushard._runtime.cuda.backend import CudaBackend
 from gpushard._runtime.runtime import Runtime
-from gpushard._transforms.regions.segments import LEAST
+from gpushard._transforms.fusion.segments import LEAST
 from gpushard.config import Settings
 from gpushard.testing.runtime import using
 from tests.gpu.device import SPLITS, Split, gpu_runtime, late_driver, needs_gpu
@@ -167,7 +167,7 @@ def test_few_kernels_are_launched_one_by_one(kernels: int) -> None:
 def plain(function: Callable[..., Any], *given: Any) -> list[Any]:
     """What a function gives without graphs, and without anything between its kernels."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("gpushard._transforms.regions.segments._has_cuda_graphs", lambda step: False)
+        patch.setattr("gpushard._transforms.fusion.segments._has_cuda_graphs", lambda step: False)
         found = gs.jit(function)(*given)
     return [np.asarray(x) for x in gs.tree.leaves(found)]
 

@@ -18,7 +18,7 @@ from tests.gpu.device import SPLITS, Split, gpu_runtime, needs_gpu
 from tests.share import seeds
 from tests.softgpu import counters
 from tests.softgpu.run import ACTIVE
-from tests.transforms.regions.test_regions import SHAPES, SPECS, STEPS, interpreted
+from tests.transforms.fusion.test_fuse import SHAPES, SPECS, STEPS, interpreted
 
 pytestmark = needs_gpu
 counted = pytest.mark.skipif(ACTIVE not in os.environ, reason="only the software GPU counts")

@@ -15,8 +15,8 @@ from gpushard import testing
 from gpushard._runtime.cuda.kernels import copy_pieces, fills, fused
 from gpushard._runtime.cuda.kernels.thread_nests import function_of
 from gpushard._runtime.nests import Nest
-from gpushard._transforms.regions import layout as region_layout
-from gpushard._transforms.regions.layout import nest_of
+from gpushard._transforms.fusion import layout as region_layout
+from gpushard._transforms.fusion.layout import nest_of
 from tests.kernels.harness import KERNELS, NVCC
 from tests.runtime.nests.dealt_nests import dealt_out
 

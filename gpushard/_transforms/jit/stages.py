@@ -18,12 +18,12 @@ from gpushard._geometry.memory_layout import Format, Layout
 from gpushard._movement.sharding_devices import devices_of
 from gpushard._placement.device_put import implicitly_put
 from gpushard._placement.donation import donated_arrays, give_up
+from gpushard._transforms.fusion.fuse import fuse_regions
 from gpushard._transforms.graph.costs import costs
 from gpushard._transforms.graph.graph import Graph, Var
 from gpushard._transforms.graph.ops import Region
 from gpushard._transforms.graph.propagate import optimized
 from gpushard._transforms.jit.memory import CompiledMemoryStats, memory
-from gpushard._transforms.regions.regions import fuse_regions
 from gpushard._transforms.tracing.executable import Executable, array_of
 from gpushard._transforms.tracing.fold import fold_constants
 from gpushard._transforms.tracing.trace import tracing

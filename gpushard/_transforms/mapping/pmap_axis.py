@@ -43,7 +43,7 @@ from gpushard._geometry.older.sharding_spec import (
 from gpushard._geometry.partition_spec import P
 from gpushard._geometry.sharding import Sharding
 from gpushard._ops.rule import Splits
-from gpushard._transforms.values.doors import check_result, enter, enter_blocks, leave_blocks
+from gpushard._transforms.values.enter_leave import check_result, enter, enter_blocks, leave_blocks
 from gpushard._transforms.values.frames import Frame, Names, Source, innermost, places_of_names
 from gpushard._transforms.values.labels import Labels, labels
 from gpushard._transforms.values.leaves import each_result, is_array

@@ -25,7 +25,7 @@ from gpushard._transforms.mapping.specs import (
     mapped_axes,
     match_specs,
 )
-from gpushard._transforms.values.doors import check_constant, enter_blocks, leave_blocks
+from gpushard._transforms.values.enter_leave import check_constant, enter_blocks, leave_blocks
 from gpushard._transforms.values.frames import Frame, Names, Source, places_of_names
 from gpushard._transforms.values.leaves import by_position, is_array, label_arguments, result_names
 from gpushard._transforms.values.mapped import Mapped, as_mapped, broadcast_along, element_along

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._placement.default_placement import get_mesh
-from gpushard._transforms.values.doors import check_result, enter, leave
+from gpushard._transforms.values.enter_leave import check_result, enter, leave
 from gpushard._transforms.values.frames import Frame, innermost
 from gpushard._transforms.values.leaves import by_position, each_result, label_arguments
 from gpushard._transforms.values.mapped_axes import check_axis_name, mapped_arguments

@@ -30,6 +30,8 @@ from gpushard._ops.table.manipulation import CONCATENATE, STACK
 from gpushard._placement.device_put import device_put
 from gpushard._runtime.reclaim import name_operation
 from gpushard._runtime.runtime import Runtime
+from gpushard._transforms.fusion.fuse import fuse_regions
+from gpushard._transforms.fusion.segments import group_into_segments
 from gpushard._transforms.graph.costs import received
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var, lines
 from gpushard._transforms.graph.layouts import program_for
@@ -47,8 +49,6 @@ from gpushard._transforms.graph.ops import (
     Stacked,
     While,
 )
-from gpushard._transforms.regions.regions import fuse_regions
-from gpushard._transforms.regions.segments import group_into_segments
 from gpushard.errors import OutOfMemoryError
 
 SEVERAL = 64

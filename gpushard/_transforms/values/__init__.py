@@ -3,7 +3,7 @@
 - `traced`: values without elements, and the errors that they raise if a function asks for some.
 - `frames`: the active calls of mapped functions, and their named dims.
 - `mapped`: values with named dims in front, and the interpreter of operations on them.
-- `doors`: the way in, where dims of arguments get names, and the way out.
+- `enter_leave`: the way in, where dims of arguments get names, and the way out.
 - `labels`: how dims that mesh axes split become named dims.
 - `leaves`: the leaves of arguments and results, and their names in errors.
 - `mapped_axes`: `in_axes`, and the checks of mapped axes.

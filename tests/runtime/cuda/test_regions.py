@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 from gpushard._runtime.cuda.backend import CudaBackend
-from gpushard._transforms.regions import layout
+from gpushard._transforms.fusion import layout
 from tests.runtime.cuda.test_launched import cuda
 
 LONGEST = 1000

@@ -28,10 +28,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FILES = [
-    "gpushard/_transforms/regions/regions.py",
-    "gpushard/_transforms/regions/layout.py",
-    "gpushard/_transforms/regions/views.py",
-    "gpushard/_transforms/regions/halos.py",
+    "gpushard/_transforms/fusion/fuse.py",
+    "gpushard/_transforms/fusion/layout.py",
+    "gpushard/_transforms/fusion/views.py",
+    "gpushard/_transforms/fusion/halos.py",
     "gpushard/_runtime/nests.py",
     "gpushard/_runtime/loop_groups.py",
     "gpushard/_runtime/host/nests/choose_kernel.py",
@@ -54,7 +54,7 @@ PROGRAMS = range(80)
 """Seeds of programs of users."""
 
 TESTS = (
-    "transforms/regions/test_regions.py",
+    "transforms/fusion/test_fuse.py",
     "runtime/nests/test_nests.py",
     "runtime/nests/test_fused_loops.py",
     "runtime/host/nests/test_compilers.py",

@@ -31,7 +31,7 @@ from gpushard import lax, testing
 from gpushard._runtime.cuda.kernels import thread_nests
 from gpushard._runtime.host.nests import c_schedule, choose_kernel, numpy_tiles
 from gpushard._runtime.runtime import Runtime
-from gpushard._transforms.regions import layout
+from gpushard._transforms.fusion import layout
 from tests.runtime.nests.c_batches import compiled_together
 from tests.runtime.nests.fused_loops import launching
 

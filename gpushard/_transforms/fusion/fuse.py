@@ -41,10 +41,10 @@ from gpushard._ops.rule import Rule, elementwise, reduction
 from gpushard._runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard._runtime.kernel_tree import Atom
 from gpushard._runtime.nests import REDUCTIONS, SHORT
+from gpushard._transforms.fusion.layout import Member, laid_out, one, op_of
+from gpushard._transforms.fusion.views import RegionView, view_of
 from gpushard._transforms.graph.graph import Graph, Operation, Var
 from gpushard._transforms.graph.ops import RowOp
-from gpushard._transforms.regions.layout import Member, laid_out, one, op_of
-from gpushard._transforms.regions.views import RegionView, view_of
 
 _MOST_SHORT = 1024
 """Most combinations of indices of short loops."""

@@ -36,11 +36,11 @@ from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import converter
 from gpushard._ops.steps import Draft, Steps
 from gpushard._runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
+from gpushard._transforms.fusion.halos import halos, in_parts
+from gpushard._transforms.fusion.views import RegionView
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.layouts import program_for
 from gpushard._transforms.graph.ops import Region, RowOp
-from gpushard._transforms.regions.halos import halos, in_parts
-from gpushard._transforms.regions.views import RegionView
 from gpushard._typing import IntArray, Shape
 
 

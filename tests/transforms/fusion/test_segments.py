@@ -7,7 +7,7 @@ from unittest import mock
 import pytest
 
 import gpushard as gs
-from gpushard._transforms.regions import segments
+from gpushard._transforms.fusion import segments
 
 
 @pytest.mark.parametrize(

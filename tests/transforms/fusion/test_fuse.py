@@ -16,7 +16,6 @@ import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard._runtime.host.nests import numpy_tiles
 from gpushard._transforms.graph.ops import Region
-from gpushard._transforms.regions import regions
 from tests.share import examples
 
 P = gs.P
@@ -142,7 +141,7 @@ def test_random_programs_cut_by_size(
         xs = placed(values, (one, two))
         whole = gs.jit(lambda *xs: interpreted(program, list(xs), gnp))(*xs)
         for name in ("_MOST_OPERATIONS", "_MOST_ARRAYS", "_MOST_TRIED"):
-            with mock.patch.object(regions, name, most):
+            with mock.patch.object(fuse, name, most):
                 cut = gs.jit(lambda *xs: interpreted(program, list(xs), gnp)).lower(*xs).compile()
             if name == "_MOST_OPERATIONS":
                 ops = [step.op for step in cut._executable.steps]
@@ -748,9 +747,9 @@ def test_sums_of_several_tiles(function: int, tile: int, monkeypatch: pytest.Mon
 
 
 def test_an_operation_tries_the_last_regions_that_have_what_it_takes() -> None:
-    own, value, most = regions._Candidates(), mock.sentinel.value, regions._MOST_TRIED
+    own, value, most = fuse._Candidates(), mock.sentinel.value, fuse._MOST_TRIED
     for number in range(most + 2):
-        own._add(value, regions.Region(True), number)
+        own._add(value, fuse.Region(True), number)
         assert list(own._of[value]) == [*range(max(0, number + 1 - most), number + 1)]
 
 
@@ -760,7 +759,7 @@ TABLE = np.random.default_rng(0).random((132, 140))
 def sorted_often(m: Any, x: Any) -> Any:
     """Read one value in more regions than are tried for an operation."""
     total = x
-    for _ in range(regions._MOST_TRIED + 8):
+    for _ in range(fuse._MOST_TRIED + 8):
         total = m.sort(x * 2 - total, 0)
     return total
 
