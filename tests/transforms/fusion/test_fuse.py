@@ -15,6 +15,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from gpushard import testing
 from gpushard._runtime.host.nests import numpy_tiles
+from gpushard._transforms.fusion import fuse
 from gpushard._transforms.graph.ops import Region
 from tests.share import examples
 

@@ -13,6 +13,7 @@ import pytest
 import gpushard as gs
 from bench.groups.compile import FORMS, arrays, compiled
 from gpushard import testing
+from gpushard._transforms.fusion import fuse
 from tests.share import some
 
 PACKAGE = str(pathlib.Path(gs.__file__).parent)
