@@ -25,7 +25,7 @@ COMMON = {
     "ddof": "the sum of squares is divided by the number of elements minus `ddof`.",
     "descending": "whether the greatest element comes first; NaNs always come last.",
     "indices_are_sorted": "ignored.",
-    "initial": "a number that is combined with the elements, as if it were one more.",
+    "initial": "a number that is treated as one more element of the array.",
     "inplace": "whether to change the array; if False, the function returns a new array.",
     "keepdims": "whether reduced axes stay, with length 1.",
     "k": "the diagonal: 0 for the main one, positive above it, negative below it.",

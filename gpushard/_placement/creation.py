@@ -47,7 +47,7 @@ _creating = described(
     dtype="the dtype; float64 by default. With `key.dtype`, the elements are random keys with\n"
     "    this number in both words.",
     order='must be "C" or None.',
-    device="a device or a sharding for the array; by default where new arrays go.",
+    device="a device or a sharding for the array; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 

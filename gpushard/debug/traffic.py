@@ -30,9 +30,9 @@ class Traffic:
 def count_traffic() -> Iterator[Traffic]:
     """Count the bytes that move between memory domains while a `with` block runs.
 
-    Devices of one memory domain share memory, so nothing moves between them. To see on the host
-    backend what GPUs would move, set `host_domains` to the number of devices. Copies from the host
-    are not counted. A copy from GPU to GPU through host memory counts once. The block waits for the
+    Devices of one memory domain share memory, so nothing moves between them. If you set
+    `host_domains` to the number of devices, the host backend counts as many bytes as separate GPUs
+    would. Copies from the host are not counted. A copy from GPU to GPU through host memory counts once. The block waits for the
     devices at its start and end. Bytes that other threads move meanwhile count, too.
 
     Yields:

@@ -31,7 +31,7 @@ get_printoptions, set_printoptions = np.get_printoptions, np.set_printoptions
 errstate, iterable, ndindex, printoptions = np.errstate, np.iterable, np.ndindex, np.printoptions
 
 _host = described(
-    device="a device or a sharding for the result; by default where new arrays go.",
+    device="a device or a sharding for the result; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 

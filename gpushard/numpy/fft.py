@@ -270,7 +270,7 @@ irfft2 = _many(
 )
 
 _frequencies = described(
-    device="a device or a sharding for the array; by default where new arrays go.",
+    device="a device or a sharding for the array; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 

@@ -32,7 +32,7 @@ __all__ = ["diag", "diagflat", "eye", "identity", "tri", "tril", "triu", "vander
 created_from_shapes = described(
     dtype="the dtype; float64 by default.",
     order='must be "C" or None.',
-    device="a device or a sharding for the array; by default where new arrays go.",
+    device="a device or a sharding for the array; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 

@@ -36,7 +36,7 @@ _ranges = described(
     num="how many numbers to create.",
     endpoint="whether to include `stop`.",
     axis="if `start` or `stop` is an array: the axis along which the numbers run.",
-    device="a device or a sharding for the array; by default where new arrays go.",
+    device="a device or a sharding for the array; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 

@@ -19,7 +19,7 @@ __all__ = ["bartlett", "blackman", "hamming", "hanning", "kaiser"]
 
 _windows = described(
     M="the number of elements.",
-    device="a device or a sharding for the array; by default where new arrays go.",
+    device="a device or a sharding for the array; by default the one for new arrays.",
     out_sharding="another name of `device`.",
 )
 
