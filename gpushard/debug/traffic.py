@@ -32,8 +32,9 @@ def count_traffic() -> Iterator[Traffic]:
 
     Devices of one memory domain share memory, so nothing moves between them. If you set
     `host_domains` to the number of devices, the host backend counts as many bytes as separate GPUs
-    would. Copies from the host are not counted. A copy from GPU to GPU through host memory counts once. The block waits for the
-    devices at its start and end. Bytes that other threads move meanwhile count, too.
+    would. Copies from the host are not counted. A copy from GPU to GPU through host memory counts
+    once. The block waits for the devices at its start and end. Bytes that other threads move
+    meanwhile count, too.
 
     Yields:
       The counts, complete once the block has ended.
