@@ -40,7 +40,7 @@ import gpushard as gs
 import gpushard.numpy as gnp
 from bench.sass import KERNELS, Instruction, disassembled, parse, tool
 from gpushard import testing
-from gpushard._runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of, thread_nest
 from gpushard._runtime.nests import Load, Nest, Op, Result
@@ -400,7 +400,7 @@ def _fused(
     one = thread_nest(nest)
     assert one is not None
     lengths = one.lengths(nest.sizes)
-    way = fused.threads(one, [lengths])
+    way = thread_layout.threads(one, [lengths])
     text = fused.source(one, one.signature(CALLS), _statements(one), way)
     assert text is not None
     threads = way.rows_of(lengths) * way.width / (way.each * max(1, way.at_once))
@@ -447,7 +447,7 @@ def _broadcast(letter: str) -> Case:
     results = (Result(4, (0, 1, 2)),)
     nest = Nest(lengths, 3, loads, ops, results, frozenset(), frozenset())
     function = ThreadNest(nest, nest, ((0,), (1,), (2,)))
-    way = fused.threads(function, [lengths])
+    way = thread_layout.threads(function, [lengths])
     text = fused.source(function, function.signature(CALLS), _statements(function), way)
     assert text is not None
     each, nbytes = way.each, one.itemsize

@@ -1,8 +1,8 @@
 """Copies between domains that send each other messages, as GPUs do by NCCL.
 
-A box goes as it lies if it is dense on both sides, and large or alone. The others that one domain
-gets from another are packed there into a buffer, sent as one message, and put where they belong;
-what does not fit into the buffer is sent in further rounds.
+A box goes as it lies if it is dense on both sides, and large or alone. The sender packs all other
+boxes for a domain into a buffer, which goes as one message. The receiver puts the boxes where they
+belong. What does not fit into the buffer goes in further rounds.
 
 All messages of a round start together, so that items before and after say what they use. Before,
 one of the sender waits for what is read, and packs. After, one of the receiver reads and writes all

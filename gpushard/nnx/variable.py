@@ -70,9 +70,9 @@ class Variable(Leveled, Generic[T]):
     Args:
       value: an array, or any other value.
       **metadata: facts about the value, which become attributes. `sharding`, also called
-        `sharding_names`, is a tuple with an entry for each axis of the value: the name of a mesh
-        axis, a tuple of such names, or None. If there is a current mesh, the value is split over
-        these axes, as by `lax.with_sharding_constraint`.
+        `sharding_names`, is a tuple with an entry for each axis of the value. An entry is the name
+        of a mesh axis, a tuple of such names, or None. If there is a current mesh, the value is
+        split over these axes, as by `lax.with_sharding_constraint`.
 
     Raises:
       ArgumentTypeError: the value is a Variable.

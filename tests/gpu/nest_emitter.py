@@ -28,7 +28,7 @@ import gpushard as gs
 from gpushard._ops.programs.calls import CallPlan, KernelCall
 from gpushard._ops.programs.launched import Launched, launched_nest
 from gpushard._runtime.cuda import backend
-from gpushard._runtime.cuda.kernels import fused, nesting, passes, thread_nests
+from gpushard._runtime.cuda.kernels import fused, nesting, passes, thread_layout, thread_nests
 from gpushard._runtime.launch import Outputs
 from gpushard._runtime.nests import Nest
 from gpushard._runtime.runtime import Runtime
@@ -57,16 +57,17 @@ def small_steps(case: Case, *owners: Any) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for owner, name, value in (
             (fused, "THREADS", threads),
+            (thread_layout, "THREADS", threads),
             (backend, "THREADS", threads),
             *[(owner, "THREADS", threads) for owner in owners],
-            (fused, "_WARP", (2, 4)[number // 2 % 2]),
-            (fused, "_SHORT", (6, 1 << 14)[number // 3 % 2]),
-            (fused, "_ACROSS", (2, 8)[number // 5 % 2]),
-            (fused, "SIDE", (2, 16)[number // 3 % 2]),
-            (fused, "MOST_ELEMENTS_KEPT", (2, 8, 32)[number // 5 % 3]),
-            (fused, "MOST_ROWS", (4, 2)[number // 2 % 2]),
-            (fused, "MOST_LOADED", (32, 512)[number // 3 % 2]),
-            (fused, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
+            (thread_layout, "_WARP", (2, 4)[number // 2 % 2]),
+            (thread_layout, "_SHORT", (6, 1 << 14)[number // 3 % 2]),
+            (thread_layout, "_ACROSS", (2, 8)[number // 5 % 2]),
+            (thread_layout, "SIDE", (2, 16)[number // 3 % 2]),
+            (thread_layout, "MOST_ELEMENTS_KEPT", (2, 8, 32)[number // 5 % 3]),
+            (thread_layout, "MOST_ROWS", (4, 2)[number // 2 % 2]),
+            (thread_layout, "MOST_LOADED", (32, 512)[number // 3 % 2]),
+            (thread_layout, "FEWEST_BLOCKS", (0, 1)[number // 5 % 2]),
             (nesting, "MOST_UNROLLED", (512, 10)[number // 3 % 2]),
             (passes, "MOST_KEPT", (8, 64, 256)[number // 2 % 3]),
             (thread_nests, "_MOST_KEPT", (1, 2, 128)[number % 3]),

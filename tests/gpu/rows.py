@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.cuda.kernels import fused
+from gpushard._runtime.cuda.kernels import fused, thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, function_of
 from gpushard._runtime.kernel_checks import Program
@@ -223,8 +223,8 @@ class Kernel:
             for op in nest.ops
         ]  # fmt: skip
 
-    def way(self, *lengths: Sequence[int]) -> fused.Threads:
-        return fused.threads(self.function, [tuple(x) for x in lengths])
+    def way(self, *lengths: Sequence[int]) -> thread_layout.Threads:
+        return thread_layout.threads(self.function, [tuple(x) for x in lengths])
 
     def program(self, *lengths: Sequence[int]) -> Program:
         way = self.way(*lengths)

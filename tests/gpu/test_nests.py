@@ -11,7 +11,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard._runtime.cuda.kernels import fused, thread_nests
+from gpushard._runtime.cuda.kernels import fused, thread_layout, thread_nests
 from gpushard._runtime.cuda.kernels.reduction import MOST_ELEMENTS
 from gpushard._runtime.kernel_checks import BrokenKernelError
 from tests.gpu import nest_emitter
@@ -48,9 +48,9 @@ def test_a_broken_kernel_is_not_used() -> None:
 
 
 @needs_gpu
-@pytest.mark.parametrize("most", [0, fused.MOST_LOCAL])
+@pytest.mark.parametrize("most", [0, thread_layout.MOST_LOCAL])
 def test_a_thread_has_arrays_of_bounded_size(most: int) -> None:
-    with gpu_runtime(split=Split(4, False)), mock.patch.object(fused, "MOST_LOCAL", most):
+    with gpu_runtime(split=Split(4, False)), mock.patch.object(thread_layout, "MOST_LOCAL", most):
         x = gs.device_put(np.arange(3000.0).reshape(100, 30) / 1000)
         function = gs.jit(scores)
         assert ("fused" in function.lower(x).compile().as_text()) == (most > 0)

@@ -16,7 +16,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard._runtime.cuda.kernels import fused, nesting, units
+from gpushard._runtime.cuda.kernels import fused, nesting, thread_layout, units
 from gpushard._runtime.cuda.kernels.division import pack_divisor
 from gpushard._runtime.nests import Result
 from tests.gpu import nest_emitter, rows
@@ -181,7 +181,7 @@ def test_positions_in_short_loops_are_those_of_the_first_one_or_of_a_nan(driver:
         if place is not None:
             centres[place, 1] = np.nan
         for function in nearest, furthest:
-            with np.errstate(all="ignore"), mock.patch.object(fused, "FEWEST_BLOCKS", 4):
+            with np.errstate(all="ignore"), mock.patch.object(thread_layout, "FEWEST_BLOCKS", 4):
                 want = getattr(np, "argmin" if function is nearest else "argmax")(
                     distances(function, points, centres), axis=1
                 )

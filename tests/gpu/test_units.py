@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import gpushard as gs
-from gpushard._runtime.cuda.kernels import elementwise, fused, reduction, units
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction, thread_layout, units
 from gpushard._runtime.cuda.kernels.batches import THREADS
 from gpushard._runtime.cuda.kernels.calls import Calls
 from gpushard._runtime.cuda.kernels.division import pack_divisor
@@ -235,7 +235,7 @@ def test_fused_kernels_of_every_length_and_place(
     sums = statements(one, "out0 = out0_type(in0 + in1)")
     seen = set()
     for shape in shapes:
-        way = fused.threads(one, [shape])
+        way = thread_layout.threads(one, [shape])
         seen.add(way.each)
         if name == "rows of other lengths":  # the kernel decides, too
             way = dataclasses.replace(way, each=units.elements_of([*operands, result]))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gpushard._runtime.cuda.kernels import fused, reduction
+from gpushard._runtime.cuda.kernels import fused, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement, source
 from gpushard._runtime.cuda.kernels.limits import MOST_SHARED_BYTES
 from gpushard._runtime.cuda.kernels.sources import kernel_source
@@ -64,8 +64,8 @@ def test_kernels_that_count_with_64_bits_compile(version: str, wide: bool) -> No
     copy = op("copy", (0,), (byte,), byte, {0, 1})
     add = op("sum", (1,), (byte,), byte, {0}, (1,))
     one = dealt([load], [copy, add], [(1, (0, 1)), (2, (0,))], 2, along={1})
-    way = fused.threads(one, [(2, 300)])
-    assert fused.largest_index(one, way, (2, 300)) > 2**32
+    way = thread_layout.threads(one, [(2, 300)])
+    assert thread_layout.largest_index(one, way, (2, 300)) > 2**32
     text = fused.source(one, one.signature(8, wide=wide), statements(one), way)
     assert text is not None
     found = compiled(text, version)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from gpushard._runtime.cuda.kernels import elementwise, fused, reduction
+from gpushard._runtime.cuda.kernels import elementwise, fused, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement
 from gpushard._runtime.nests import Load
 from tests.gpu import rows
@@ -34,7 +34,7 @@ def copied(letter: str, reduced: bool, length: int, wide: bool) -> str:
     else:
         ops, results = [op("add", (0, 1), (one, one), one, {0, 1})], [(2, (0, 1))]
     nest = dealt(loads, ops, results, 2, along={1} if reduced else ())
-    way = fused.threads(nest, [(64, length)])
+    way = thread_layout.threads(nest, [(64, length)])
     assert (way.each > 1) != reduced
     sums = statements(nest, "out0 = in0 + in1")
     text = fused.source(nest, nest.signature(8, wide=wide), sums, way)

@@ -42,7 +42,7 @@ from gpushard._runtime.cuda.devices.selection import select
 from gpushard._runtime.cuda.devices.topology import make_topology
 from gpushard._runtime.cuda.driver.driver import Driver, Share
 from gpushard._runtime.cuda.graphs import Graphs, Launch, Replays
-from gpushard._runtime.cuda.kernels import fused
+from gpushard._runtime.cuda.kernels import fused, thread_layout
 from gpushard._runtime.cuda.kernels.batches import THREADS
 from gpushard._runtime.cuda.kernels.calls import Calls, Direct, Products
 from gpushard._runtime.cuda.kernels.copy_launches import Launches
@@ -584,8 +584,8 @@ class CudaBackend:
         """
         lengths_of = [[dealt.lengths(lengths) for lengths in wholes] for _, wholes in batches]
         every = [lengths for calls in lengths_of for lengths in calls]
-        way = fused.threads(dealt, every)
-        wide = is_wide(max(fused.largest_index(dealt, way, lengths) for lengths in every))
+        way = thread_layout.threads(dealt, every)
+        wide = is_wide(max(thread_layout.largest_index(dealt, way, lengths) for lengths in every))
         signature = dealt.signature(max(map(len, lengths_of)), wide=wide)
         if signature.nbytes > MOST_ARGUMENT_BYTES:
             return None

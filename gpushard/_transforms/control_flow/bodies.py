@@ -25,7 +25,7 @@ from gpushard._ops.table.manipulation import RESHAPE
 from gpushard._placement.default_placement import default_sharding
 from gpushard._placement.device_put import implicitly_put
 from gpushard._transforms.graph.graph import Graph, Var
-from gpushard._transforms.graph.propagate import optimized
+from gpushard._transforms.graph.layout_search import optimized
 from gpushard._transforms.tracing.executable import var_of
 from gpushard._transforms.tracing.trace import Trace, Tracer
 from gpushard._transforms.values.frames import Frame, Names, innermost

@@ -2,9 +2,9 @@
 
 - `graph`: operations in order, and the values between them.
 - `ops`: the kinds of operations, as data.
-- `steps`: an operation for values that lie elsewhere than when it was recorded.
+- `layouts`: an operation for values that lie elsewhere than when it was recorded.
 - `simplify`: fewer operations that give the same results.
-- `propagate`: where values lie so that few bytes move.
+- `layout_search`: where values lie so that few bytes move.
 - `priced`: the bytes that one operation moves.
 - `costs`: operations on numbers, and bytes, of a whole graph.
 """

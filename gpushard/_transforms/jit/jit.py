@@ -36,7 +36,7 @@ from gpushard._runtime.runtime import Device
 from gpushard._transforms.control_flow import body_cache
 from gpushard._transforms.control_flow.bodies import Value, trace_body, value_of
 from gpushard._transforms.graph.graph import Graph
-from gpushard._transforms.graph.propagate import optimized
+from gpushard._transforms.graph.layout_search import optimized
 from gpushard._transforms.jit.arguments import Call, Options, check_options, options_of
 from gpushard._transforms.jit.stages import Lowered, Signature, Traced
 from gpushard._transforms.tracing.constraints import apply_shardings, check_devices, place_arguments

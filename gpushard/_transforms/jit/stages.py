@@ -21,8 +21,8 @@ from gpushard._placement.donation import donated_arrays, give_up
 from gpushard._transforms.fusion.fuse import fuse_regions
 from gpushard._transforms.graph.costs import costs
 from gpushard._transforms.graph.graph import Graph, Var
+from gpushard._transforms.graph.layout_search import optimized
 from gpushard._transforms.graph.ops import Region
-from gpushard._transforms.graph.propagate import optimized
 from gpushard._transforms.jit.memory import CompiledMemoryStats, memory
 from gpushard._transforms.tracing.executable import Executable, array_of
 from gpushard._transforms.tracing.fold import fold_constants

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gpushard._runtime.cuda.kernels import fused
+from gpushard._runtime.cuda.kernels import thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Statement
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest, thread_nest
 from gpushard._runtime.nests import Load, Nest, Op, Result
@@ -76,8 +76,8 @@ def statements(of: ThreadNest, text: str = "out0 = in0") -> list[Statement | Non
     ]
 
 
-def dealt_out(nest: Nest) -> tuple[ThreadNest, fused.Threads]:
+def dealt_out(nest: Nest) -> tuple[ThreadNest, thread_layout.Threads]:
     """Return a nest as threads share it, for blocks that are whole arrays."""
     of = thread_nest(nest)
     assert of is not None
-    return of, fused.threads(of, [of.lengths(nest.sizes)])
+    return of, thread_layout.threads(of, [of.lengths(nest.sizes)])

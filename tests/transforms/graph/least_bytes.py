@@ -22,10 +22,10 @@ from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._transforms.graph.costs import received as moved_by
 from gpushard._transforms.graph.graph import Graph, Operation, Var
+from gpushard._transforms.graph.layout_search import at
 from gpushard._transforms.graph.layouts import case_of
 from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import can_price, priced
-from gpushard._transforms.graph.propagate import at
 from gpushard._transforms.graph.simplify import simplified
 from tests.traffic import received
 

@@ -28,7 +28,7 @@ from gpushard._runtime.cuda.driver.cupy_private import ufunc_loop, ufunc_preambl
 from gpushard._runtime.cuda.driver.cupy_scope import CupyStream, Scope
 from gpushard._runtime.cuda.driver.driver import Gpu, Share, Table
 from gpushard._runtime.cuda.driver.green_driver import GreenDriver
-from gpushard._runtime.cuda.kernels import fused, namespace, reduction
+from gpushard._runtime.cuda.kernels import fused, namespace, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.batches import THREADS, Batch
 from gpushard._runtime.cuda.kernels.copy_pieces import Pieces
 from gpushard._runtime.cuda.kernels.elementwise import Signature, Statement, can_be, source
@@ -410,7 +410,7 @@ class CupyDriver:
         return statement is not None and can_be(statement, types, (op.dtype,))
 
     def fused(
-        self, gpu: int, dealt: ThreadNest, signature: Signature, way: fused.Threads
+        self, gpu: int, dealt: ThreadNest, signature: Signature, way: thread_layout.Threads
     ) -> int | None:
         """Compile the kernel of a loop nest from CuPy's statements of its operations."""
         nest = dealt.nest

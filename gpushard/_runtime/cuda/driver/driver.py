@@ -11,7 +11,7 @@ from gpushard._runtime.cuda.kernels.batches import Batch
 from gpushard._runtime.cuda.kernels.copy_pieces import Pieces
 from gpushard._runtime.cuda.kernels.elementwise import Signature
 from gpushard._runtime.cuda.kernels.fills import Fills
-from gpushard._runtime.cuda.kernels.fused import Threads
+from gpushard._runtime.cuda.kernels.thread_layout import Threads
 from gpushard._runtime.cuda.kernels.thread_nests import ThreadNest
 from gpushard._runtime.nests import Op
 from gpushard._typing import Dtype, HostArray, Kinds, LocalArray, LocalArrays, Shape

@@ -13,7 +13,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from gpushard._runtime.cuda.kernels import fused, nesting, reduction
+from gpushard._runtime.cuda.kernels import fused, nesting, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.elementwise import Signature
 from gpushard._runtime.cuda.kernels.thread_nests import thread_nest
 from gpushard._runtime.kernel_checks import BrokenKernelError, Program, check
@@ -78,7 +78,7 @@ def programs_of_rows(seeds: range) -> Iterator[Program]:
     """Yield kernels whose threads keep rows, and such with short loops."""
     for seed in seeds:
         short = rows.drawn_short(seed)
-        with mock.patch.object(fused, "FEWEST_BLOCKS", 0):
+        with mock.patch.object(thread_layout, "FEWEST_BLOCKS", 0):
             yield short.program(rows.lengths_of(short, 50, 0))
         kernel = rows.drawn(seed)
         lengths = rows.lengths_of(kernel, 5, (8, 24, 33, 64)[seed % 4])
@@ -190,7 +190,7 @@ def in_units(loads: list[Load], *results: tuple[int | None, ...]) -> Program:
     first = len(loads)
     ops = [op("copy", (n % first,), (BYTE,), BYTE, {0, 1}) for n in range(len(results))]
     one = dealt(loads, ops, [(first + n, dims) for n, dims in enumerate(results)], 2)
-    way = dataclasses.replace(fused.threads(one, [(3, 32)]), each=16)
+    way = dataclasses.replace(thread_layout.threads(one, [(3, 32)]), each=16)
     return fused.program(one, one.signature(8), statements(one), way)
 
 
@@ -235,14 +235,14 @@ def test_units_are_of_arrays_that_have_an_element_for_each_row() -> None:
 def test_threads_have_units_where_all_arrays_have(load: Load, length: int, each: int) -> None:
     copy = op("copy", (0,), (BYTE,), BYTE, {0, 1})
     one = dealt([load], [copy], [(1, (0, 1))], 2)
-    assert fused.threads(one, [(5, 32), (7, length)]).each == each
+    assert thread_layout.threads(one, [(5, 32), (7, length)]).each == each
     lacks = dealt([load], [copy], [(1, (0, 1)), (1, (1,))], 2)
-    assert fused.threads(lacks, [(5, 32), (7, length)]).each == 1
+    assert thread_layout.threads(lacks, [(5, 32), (7, length)]).each == 1
     many = dealt([load], [copy] * 9, [(1, (0, 1))], 2)
-    assert each == 1 or fused.threads(many, [(5, 32), (7, length)]).each == 4
+    assert each == 1 or thread_layout.threads(many, [(5, 32), (7, length)]).each == 4
     sums = op("sum", (0,), (BYTE,), BYTE, {0}, (1,))
     rows = dealt([load], [copy, sums], [(1, (0, 1))], 2, along={1})
-    assert fused.threads(rows, [(5, 32), (7, length)]).each == 1
+    assert thread_layout.threads(rows, [(5, 32), (7, length)]).each == 1
 
 
 def test_patches_are_of_rows_that_threads_have_for_themselves() -> None:
@@ -280,7 +280,7 @@ def test_threads_have_patches_where_an_array_is_dense_across_others(
     double, none = np.dtype(complex), (0,) * len(read)
     copy = op("copy", (0,), (double,), double, written)
     one = dealt([Load(0, double, read, none, none)], [copy], [(1, written)], len(written))
-    way = fused.threads(one, [lengths, (64,) * len(lengths)])
+    way = thread_layout.threads(one, [lengths, (64,) * len(lengths)])
     assert way.patched == loop
     sides = [1, 1, 1][: len(lengths)]
     if loop is not None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 import gpushard as gs
 from gpushard._runtime.backend import ROOM, Reducing
 from gpushard._runtime.cuda.backend import CudaBackend
-from gpushard._runtime.cuda.kernels import elementwise, fused, limits, reduction
+from gpushard._runtime.cuda.kernels import elementwise, fused, limits, reduction, thread_layout
 from gpushard._runtime.cuda.kernels.batches import MOST_UNITS, THREADS, Allocation
 from gpushard._runtime.cuda.kernels.copy_pieces import BASES, BATCH, Box, make_pieces
 from gpushard._runtime.cuda.kernels.elementwise import MOST_CALLS, Signature, Statement
@@ -59,7 +59,9 @@ class Texts(FakeDriver):
         self.text = reduction.source(name, signature) or ""
         return "reduction"
 
-    def fused(self, gpu: int, dealt: ThreadNest, signature: Signature, way: fused.Threads) -> Any:
+    def fused(
+        self, gpu: int, dealt: ThreadNest, signature: Signature, way: thread_layout.Threads
+    ) -> Any:
         self.text = fused.source(dealt, signature, statements(dealt), way) or ""
         return "fused"
 
@@ -225,8 +227,8 @@ def test_fused_kernels_count_to_the_largest_number(
     driver: Texts, kind: str, last: int, wide: bool
 ) -> None:
     one, lengths = numbered(kind, last)
-    way = fused.threads(one, [lengths])
-    assert fused.largest_index(one, way, lengths) == last
+    way = thread_layout.threads(one, [lengths])
+    assert thread_layout.largest_index(one, way, lengths) == last
     for shapes in [lengths], [(1,) * len(lengths), lengths]:
         assert calls(one, shapes) is not None
         assert driver.is_wide == wide
@@ -284,9 +286,9 @@ def test_the_largest_number_is_that_of_a_block_of_numbers(data: st.DataObject) -
     part = block[tuple(slice(at, at + n) for at, n in zip(starts, read, strict=True))]
     strides = [n // block.itemsize for n in block.strides]
     one = dealt([Load(0, BYTE, dims, starts, more)], [], [(0, (0,))], loops)
-    way = fused.Threads((0,), (), False, 1)
+    way = thread_layout.Threads((0,), (), False, 1)
     wanted = max(int(part.max()), *strides, lengths[0], 0)
-    assert fused.largest_index(one, way, lengths) == wanted
+    assert thread_layout.largest_index(one, way, lengths) == wanted
 
 
 @pytest.mark.parametrize(
@@ -300,7 +302,7 @@ def test_a_grid_of_rows_has_an_end(driver: Texts, rows: int, length: int, fits: 
     one = reading(Load(0, BYTE, (0, 1), (0, 0), (0, 0)), (0,), adding=True)
     if length == 1:
         one = reading(Load(0, BYTE, (None,), (0,), (0,)), (0,))
-        assert fused.threads(one, [(rows,)]).each == 16
+        assert thread_layout.threads(one, [(rows,)]).each == 16
     assert (calls(one, [(rows, length)[: len(one.loops)]]) is not None) == fits
     assert driver.grids == [(2**31 - 1, 1)] * fits
 

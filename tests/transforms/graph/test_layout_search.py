@@ -16,7 +16,7 @@ from gpushard import lax, testing
 from gpushard._geometry import sharding
 from gpushard._ops.aval import Aval
 from gpushard._ops.operand import Sharded
-from gpushard._transforms.graph import propagate
+from gpushard._transforms.graph import layout_search
 from gpushard._transforms.graph.graph import Graph
 from gpushard._transforms.graph.priced import _has_a_say
 from tests.share import examples, some
@@ -347,14 +347,14 @@ def test_a_guard_sees_what_moves(mesh: Any) -> None:
 
 def test_a_thousand_rows_price_few(mesh: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     count = 0
-    real = propagate.priced
+    real = layout_search.priced
 
     def counted(case: Any) -> Any:
         nonlocal count
         count += 1
         return real(case)
 
-    monkeypatch.setattr(propagate, "priced", counted)
+    monkeypatch.setattr(layout_search, "priced", counted)
     x, y = _on(mesh, "x"), _on(mesh, "x", "y")
 
     def still(x: Any) -> Any:
