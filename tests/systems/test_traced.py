@@ -255,7 +255,7 @@ def test_what_is_lowered_has_text_and_costs() -> None:
         lowered.as_text(dialect="stablehlo2")
 
 
-@differs("text of a graph")
+@differs("text of a lowered program")
 def test_there_is_one_dialect() -> None:
     assert isinstance(stages()[1].as_text("gpushard"), str)
 
