@@ -16,7 +16,7 @@ import pytest
 
 import gpushard as gs
 import gpushard.numpy as gnp
-from gpushard._runtime.cuda.kernels import fused, nesting, thread_layout, units
+from gpushard._runtime.cuda.kernels import nesting, thread_layout, units
 from gpushard._runtime.cuda.kernels.division import pack_divisor
 from gpushard._runtime.nests import Result
 from tests.gpu import nest_emitter, rows
@@ -152,7 +152,7 @@ def test_results_do_not_depend_on_how_many_rows_a_thread_has(driver: Any, letter
     ):  # fmt: skip
         starts = np.cumsum([0, *counts])
         given = iter([[points[a:b], centres] for a, b in itertools.pairwise(starts)])
-        with mock.patch.multiple(fused, FEWEST_BLOCKS=few), mock.patch.multiple(
+        with mock.patch.multiple(thread_layout, FEWEST_BLOCKS=few), mock.patch.multiple(
             nesting, MOST_UNROLLED=most
         ), mock.patch.object(Kernel, "blocks", lambda *_, given=given: next(given)):  # fmt: skip
             calls = [(n, 5, 8) for n in counts]
