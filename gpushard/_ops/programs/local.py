@@ -70,9 +70,9 @@ class Local(Strategy):
         plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
         lies = [None if place is None else place[1] for place in call.operands]
         blocks = [(aval.dtype, tiling) for aval, tiling in zip(avals, lies, strict=True)]
-        made = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
+        local = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
         numbers, flops = _converter_of_numbers(case), functools.partial(flops_of, case, call)
-        return program_around(case, call, Compute(made, numbers, flops=flops))
+        return program_around(case, call, Compute(local, numbers, flops=flops))
 
 
 def _converter_of_numbers(
@@ -132,7 +132,6 @@ class Compute(Runnable):
         self._count = len(calls.dtypes) if count is None else count
         self._flops = flops
         self.writes = calls.writes[: self._count]
-        self._beside = sum(calls.writes[self._count :])
         self.run: Run = self._run
         if self._count == len(calls.dtypes) and not self._parts:
             self.run = calls.run if numbers is None else self._run_with_numbers
@@ -153,7 +152,7 @@ class Compute(Runnable):
     @property
     def scratch(self) -> int:
         """Bytes that the kernel writes to in addition to results."""
-        return self._beside
+        return sum(self.calls.writes[self._count :])
 
     def flops(self) -> Counter[Any]:
         """Count the operations on numbers that each device does."""
