@@ -128,14 +128,14 @@ class Steps(Runnable):
         takes = [step.takes for step in self.steps]
         freed = [*self._ended[:-1], []]  # the last ones go with the list of values
         self._calls = [*zip(self._runs, takes, freed, strict=False)]
-        if moves is not None or not self._is_chain():
+        if moves is not None or not self._is_chain(draft.operands):
             self.run = self._run_steps
         else:
             self.run = self._runs[0] if len(self._runs) == 1 else self._run_chain
 
-    def _is_chain(self) -> bool:
-        """Test whether each step takes what the one before it gives, and nothing else."""
-        values = tuple(range(len(self.steps[0].takes))) if self.steps else None
+    def _is_chain(self, operands: int) -> bool:
+        """Test whether each step takes what the one before it gives, and the first all operands."""
+        values: tuple[int, ...] | None = tuple(range(operands)) if self.steps else None
         for step in self.steps:
             if step.takes != values:
                 return False

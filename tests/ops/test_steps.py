@@ -92,6 +92,17 @@ def test_a_chain_hands_results_on() -> None:
     assert steps.scratch == 4 + 5
 
 
+def test_a_step_that_takes_some_operands_gets_no_others() -> None:
+    class Last(Making):
+        def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+            return [operands[-1]]
+
+    first, second = Block(), Block()
+    draft = Draft(2)
+    ends = draft.add(Last([], 4), [0])
+    assert Steps(draft, ends).run([first, second], ()) == [first]
+
+
 def test_no_step_returns_the_operands() -> None:
     x = Block()
     assert Steps(Draft(2), [1, 0]).run([None, x], ()) == [x, None]
