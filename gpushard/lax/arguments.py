@@ -74,16 +74,15 @@ def as_operands(name: str, xs: Sequence[Any]) -> Sequence[Any]:
 
 def _converted(name: str, xs: Sequence[Any]) -> Sequence[Any]:
     """Read operands as `as_operands` does if any of them is on the host."""
-    operands = [x if is_number(x) else as_value(x, name) for x in xs]
+    operands = [x if isinstance(x, Value) or is_number(x) else as_value(x, name) for x in xs]
     if all(map(is_number, operands)):
         operands = [x if type(x) in KINDS else as_value(x, name) for x in xs]
-    dtypes = [x.dtype for x in operands if type(x) not in KINDS]
+    arrays = [x for x in operands if type(x) not in KINDS]
+    numbers = {type(x) for x in operands if type(x) in KINDS}
+    dtypes = [x.dtype for x in arrays]
     common = dtypes[0] if dtypes else KINDS[type(operands[0])].dtype
-    fitting = all(
-        kind_of(common) in _KINDS_OF[type(x)] if type(x) in KINDS else x.dtype == common
-        for x in operands
-    )
-    if not fitting:
+    kind = kind_of(common)
+    if dtypes.count(common) < len(dtypes) or not all(kind in _KINDS_OF[x] for x in numbers):
         types = ", ".join(type(x).__name__ if type(x) in KINDS else str(x.dtype) for x in operands)
         raise ArgumentTypeError(
             f"lax.{name} takes operands of one dtype, got {types}; convert them with "
@@ -91,7 +90,7 @@ def _converted(name: str, xs: Sequence[Any]) -> Sequence[Any]:
             argument="x",
             dtypes=tuple(dtypes),
         )
-    if all(type(x) in KINDS or getattr(x, "weak_type", False) for x in operands):
+    if all(getattr(x, "weak_type", False) for x in arrays):
         return [as_value(x, name, weak=True) for x in operands]
     return [number_of(x, common, name, "x") if type(x) in KINDS else x for x in operands]
 
@@ -131,7 +130,7 @@ def check_shape(name: str, argument: str, shape: Any, expected: Any) -> None:
 def integers(name: str, argument: str, values: Any, length: int | None = None) -> tuple[int, ...]:
     """Read a sequence of integers, and check its length if one is given."""
     try:
-        numbers = tuple(operator.index(value) for value in values)
+        numbers = tuple(map(operator.index, values))
     except TypeError:
         raise ArgumentTypeError.refusing(
             argument, values, "must be a sequence of integers", f"lax.{name}"

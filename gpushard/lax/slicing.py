@@ -7,6 +7,7 @@ it.
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -181,7 +182,7 @@ def _starts(name: str, start_indices: Any, shape: Sequence[int]) -> list[Any]:
             f"must have {len(shape)} positions, one for each axis",
             f"lax.{name}",
         )
-    if all(type(start) is int for start in starts):
+    if set(map(type, starts)) == {int}:
         return starts
     for start in starts:
         if is_value(start) and (kind_of(start.dtype) not in "iu" or start.shape):
@@ -214,7 +215,8 @@ def signed(places: Any) -> Any:
 
 def check_sizes(name: str, sizes: Sequence[int], shape: Sequence[int]) -> None:
     """Check that a window is within an array."""
-    if len(sizes) != len(shape) or not all(0 <= s <= n for s, n in zip(sizes, shape, strict=True)):
+    inside = len(sizes) == len(shape) and all(map(operator.le, sizes, shape))
+    if not inside or min(0, *sizes, 0) < 0:
         raise ArgumentError(
             f"lax.{name}: a window of shape {tuple(sizes)} is not within the array of shape "
             f"{tuple(shape)}",
@@ -247,16 +249,18 @@ def dynamic_slice(operand: Any, start_indices: Any, slice_sizes: Sequence[int]) 
     sizes = integers("dynamic_slice", "slice_sizes", slice_sizes)
     check_sizes("dynamic_slice", sizes, operand.shape)
     starts = _starts("dynamic_slice", start_indices, operand.shape)
-    places = list(map(_within, starts, sizes, operand.shape))
-    known = tuple(
-        builtins.slice(place, place + size) if type(place) is int else builtins.slice(None)
-        for place, size in zip(places, sizes, strict=True)
-    )
-    cut = any(type(place) is int and size < n
-              for place, size, n in zip(places, sizes, operand.shape, strict=True))  # fmt: skip
-    part = operand[known] if cut else operand
-    for at, (place, size) in enumerate(zip(places, sizes, strict=True)):
-        if type(place) is not int and size < part.shape[at]:
+    known, unknown, cut = [], [], False
+    for at, (start, size, n) in enumerate(zip(starts, sizes, operand.shape, strict=True)):
+        place = _within(start, size, n)
+        if type(place) is int:
+            known.append(builtins.slice(place, place + size))
+            cut = cut or size < n
+        else:
+            known.append(builtins.slice(None))
+            unknown.append((at, place, size))
+    part = operand[tuple(known)] if cut else operand
+    for at, place, size in unknown:
+        if size < part.shape[at]:
             part = take(part, ew.add(place, np.arange(size)), at, mode="clip")
     return part
 
