@@ -56,6 +56,33 @@ def find_jax() -> Jax | None:
     return Jax(importlib.import_module("jax"))
 
 
+class Torch:
+    """PyTorch on the CPU, with NumPy's names where its own differ.
+
+    Args:
+      module: the module `torch`.
+    """
+
+    def __init__(self, module: ModuleType) -> None:
+        self.torch = module
+        self.max, self.min, self.concatenate = module.amax, module.amin, module.cat
+        self.roll: Any = lambda x, shift, axis: module.roll(x, shift, axis)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.torch, name)
+
+    def compile(self, function: Any) -> Any:
+        """Return what PyTorch's compiler makes of a function, for the shapes of each call."""
+        return self.torch.compile(function, dynamic=False)
+
+
+def find_torch() -> Torch | None:
+    """Import PyTorch; None if it is not installed."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    return Torch(importlib.import_module("torch"))
+
+
 def delete(*arrays: Any) -> None:
     """Wait for arrays of gpushard or JAX, then give up their memory."""
     for array in arrays:
