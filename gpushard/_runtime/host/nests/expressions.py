@@ -1,8 +1,12 @@
 """Expressions in C of elementwise operations: what NumPy's function gives for each element.
 
-Results have the bits of NumPy's but for `exp` and `tanh`, which are polynomials here (Moshier's
-Cephes library, 1984 to 2000, for `tanh`; Taylor's series and Cephes' for `exp`) that keep below 4.5
-units in the last place, and are NaN, infinite and denormal where NumPy's are.
+Results have the bits of NumPy's but for those of `exp`, `expm1`, `log`, `log1p`, `tanh` and `erf`.
+These are polynomials that keep below 4.5 units in the last place, and are NaN, infinite and
+denormal where NumPy's and SciPy's are. `exp` and `expm1` have Taylor's series and the coefficients
+of Moshier's Cephes library (1984 to 2000), which `tanh` and `log` of float have, too. `log` of
+double has those of Sun's fdlibm (1993). `log1p` is `log` with a correction (Kahan). `erf` is `x +
+x p(x * x)` up to 1. Beyond, it is `1 - exp(-x q(x))` for float, and `1 - exp(-x * x) q(s)` for
+double with `s` from -1 at 1 to 1 at 6. The coefficients are fits to Chebyshev's points.
 """
 
 from __future__ import annotations
@@ -36,6 +40,8 @@ _INFIX = {
 
 _OF_FLOATS = {
     "sqrt": "__builtin_sqrt{f}({0})", "exp": "gs_exp{f}({0})", "tanh": "gs_tanh{f}({0})",
+    "expm1": "gs_expm1{f}({0})", "log": "gs_log{f}({0})", "log1p": "gs_log1p{f}({0})",
+    "erf": "gs_erf{f}({0})",
     "divide": "{0} / {1}", "reciprocal": "1 / {0}", "isnan": "{0} != {0}",
     "floor": "__builtin_floor{f}({0})", "ceil": "__builtin_ceil{f}({0})",
     "trunc": "__builtin_trunc{f}({0})", "rint": "__builtin_rint{f}({0})",
@@ -235,6 +241,162 @@ static inline double gs_tanh(double x) {
   double low = FMA(a * z, p / q, a);
   double high = 1.0 - 2.0 / (gs_exp(a + a) + 1.0);
   return __builtin_copysign(a < 0.625 ? low : high, x);
+}
+
+static inline float gs_logf(float x) {
+  float big = x < 0x1p-126f ? x * 0x1p+23f : x;
+  union { float f; uint32_t i; } m = {big};
+  uint32_t at = m.i - 0x3f3504f3u + 0x3f800000u;
+  float k = (float)((int32_t)(at >> 23) - 127) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  m.i = (at & 0x7fffffu) + 0x3f3504f3u;
+  float r = m.f - 1.0f, z = r * r;
+  float p = 7.0376836292e-2f;
+  p = FMAF(p, r, -1.1514610310e-1f);
+  p = FMAF(p, r, 1.1676998740e-1f);
+  p = FMAF(p, r, -1.2420140846e-1f);
+  p = FMAF(p, r, 1.4249322787e-1f);
+  p = FMAF(p, r, -1.6668057665e-1f);
+  p = FMAF(p, r, 2.0000714765e-1f);
+  p = FMAF(p, r, -2.4999993993e-1f);
+  p = FMAF(p, r, 3.3333331174e-1f);
+  p = FMAF(k, -2.12194440e-4f, p * r * z);
+  p = FMAF(-0.5f, z, p) + r;
+  p = FMAF(k, 0.693359375f, p);
+  p = x > 0 ? p : x == 0 ? -__builtin_inff() : __builtin_nanf("");
+  return x == __builtin_inff() ? x : p;
+}
+
+static inline double gs_log(double x) {
+  double big = x < 0x1p-1022 ? x * 0x1p+52 : x;
+  union { double f; uint64_t i; } m = {big}, n;
+  uint64_t at = m.i - 0x3fe6a09e667f3bcdu + 0x3ff0000000000000u;
+  n.i = (at >> 52) | 0x4330000000000000u;  // 2 to the power of 52, and the exponent
+  double k = n.f - (0x1p+52 + 1023.0) - (x < 0x1p-1022 ? 52.0 : 0.0);
+  m.i = (at & 0xfffffffffffffu) + 0x3fe6a09e667f3bcdu;
+  double r = m.f - 1.0, s = r / (2.0 + r), z = s * s;
+  double p = 1.479819860511658591e-01;
+  p = FMA(p, z, 1.531383769920937332e-01);
+  p = FMA(p, z, 1.818357216161805012e-01);
+  p = FMA(p, z, 2.222219843214978396e-01);
+  p = FMA(p, z, 2.857142874366239149e-01);
+  p = FMA(p, z, 3.999999999940941908e-01);
+  p = FMA(p, z, 6.666666666666735130e-01);
+  double half = 0.5 * r * r;
+  p = FMA(s, FMA(p, z, half), k * 1.90821492927058770002e-10);
+  p = FMA(k, 6.93147180369123816490e-01, r - (half - p));
+  p = x > 0 ? p : x == 0 ? -__builtin_inf() : __builtin_nan("");
+  return x == __builtin_inf() ? x : p;
+}
+
+static inline float gs_log1pf(float x) {
+  float u = 1.0f + x;
+  float y = gs_logf(u) - ((u - 1.0f) - x) / u;
+  y = x == -1.0f || x == __builtin_inff() ? gs_logf(u) : y;
+  return u == 1.0f ? x : y;
+}
+
+static inline double gs_log1p(double x) {
+  double u = 1.0 + x;
+  double y = gs_log(u) - ((u - 1.0) - x) / u;
+  y = x == -1.0 || x == __builtin_inf() ? gs_log(u) : y;
+  return u == 1.0 ? x : y;
+}
+
+static inline float gs_expm1f(float x) {
+  float c = x > 89.0f ? 89.0f : x;
+  c = c < -20.0f ? -20.0f : c;
+  float n = __builtin_rintf(c * 0x1.715476p+0f);
+  float r = FMAF(n, -0.693359375f, c);
+  r = FMAF(n, 2.12194440e-4f, r);
+  float p = 1.9875691500e-4f;
+  p = FMAF(p, r, 1.3981999507e-3f);
+  p = FMAF(p, r, 8.3334519073e-3f);
+  p = FMAF(p, r, 4.1665795894e-2f);
+  p = FMAF(p, r, 1.6666665459e-1f);
+  p = FMAF(p, r, 5.0000001201e-1f);
+  p = FMAF(p, r * r, r);
+  union { uint32_t i; float f; } half = {(uint32_t)((int)(n == n ? n : 0.0f) + 126) << 23};
+  p = FMAF(p, half.f, half.f - 0.5f);
+  return x == 0.0f ? x : p + p;
+}
+
+static inline double gs_expm1(double x) {
+  double c = x > 710.0 ? 710.0 : x;
+  c = c < -50.0 ? -50.0 : c;
+  double n = __builtin_rint(c * 0x1.71547652b82fep+0);
+  double r = FMA(n, -6.93147180369123816490e-01, c);
+  r = FMA(n, -1.90821492927058770002e-10, r);
+  double p = 1.0 / 87178291200.0;
+  p = FMA(p, r, 1.0 / 6227020800.0);
+  p = FMA(p, r, 1.0 / 479001600.0);
+  p = FMA(p, r, 1.0 / 39916800.0);
+  p = FMA(p, r, 1.0 / 3628800.0);
+  p = FMA(p, r, 1.0 / 362880.0);
+  p = FMA(p, r, 1.0 / 40320.0);
+  p = FMA(p, r, 1.0 / 5040.0);
+  p = FMA(p, r, 1.0 / 720.0);
+  p = FMA(p, r, 1.0 / 120.0);
+  p = FMA(p, r, 1.0 / 24.0);
+  p = FMA(p, r, 1.0 / 6.0);
+  p = FMA(p, r, 0.5);
+  p = FMA(p, r * r, r);
+  union { int64_t i; double f; } half = {(int64_t)((int)(n == n ? n : 0.0) + 1022) << 52};
+  p = FMA(p, half.f, half.f - 0.5);
+  return x == 0.0 ? x : p + p;
+}
+
+static inline float gs_erff(float x) {
+  float a = __builtin_fabsf(x), z = x * x;
+  float p = 7.889122935011983e-05f;
+  p = FMAF(p, z, -0.0008020842215046287f);
+  p = FMAF(p, z, 0.005189535673707724f);
+  p = FMAF(p, z, -0.026854444295167923f);
+  p = FMAF(p, z, 0.11283600330352783f);
+  p = FMAF(p, z, -0.3761262595653534f);
+  p = FMAF(p, z, 0.12837916612625122f);
+  float c = a > 4.0f ? 4.0f : a;  // from there on it is 1
+  float q = 1.2579051144712139e-05f;
+  q = FMAF(q, c, -0.00033633862040005624f);
+  q = FMAF(q, c, 0.0036976889241486788f);
+  q = FMAF(q, c, -0.02387932874262333f);
+  q = FMAF(q, c, 0.10637359321117401f);
+  q = FMAF(q, c, 0.6350682973861694f);
+  q = FMAF(q, c, 1.128669023513794f);
+  return a < 1.0f ? FMAF(x, p, x) : __builtin_copysignf(1.0f - gs_expf(-c * q), x);
+}
+
+static inline double gs_erf(double x) {
+  double a = __builtin_fabs(x), z = x * x;
+  double p = -7.795898827002142e-10;
+  p = FMA(p, z, 1.3720064546777686e-08);
+  p = FMA(p, z, -1.6208483801871705e-07);
+  p = FMA(p, z, 1.6447424703317362e-06);
+  p = FMA(p, z, -1.492473690741966e-05);
+  p = FMA(p, z, 0.00012055294904839707);
+  p = FMA(p, z, -0.0008548325975389692);
+  p = FMA(p, z, 0.0052239776071164225);
+  p = FMA(p, z, -0.02686617064323777);
+  p = FMA(p, z, 0.11283791670945006);
+  p = FMA(p, z, -0.37612638903183543);
+  p = FMA(p, z, 0.12837916709551256);
+  double c = a > 6.0 ? 6.0 : a;  // from there on it is 1
+  double s = (13.0 * c - 33.0) / (5.0 * c + 15.0);
+  double q = 6.0857915906870915e-12;
+  q = FMA(q, s, 6.047405945991704e-12);
+  q = FMA(q, s, -2.571511429603255e-10);
+  q = FMA(q, s, -2.6381508985080735e-10);
+  q = FMA(q, s, 1.1339538061744706e-08);
+  q = FMA(q, s, -4.526700764248741e-09);
+  q = FMA(q, s, -5.541274478467714e-07);
+  q = FMA(q, s, 2.4255574719050315e-06);
+  q = FMA(q, s, 1.9563583246137112e-05);
+  q = FMA(q, s, -0.0003316029605764125);
+  q = FMA(q, s, 0.002479314697078186);
+  q = FMA(q, s, -0.012713147695692198);
+  q = FMA(q, s, 0.04969844540339464);
+  q = FMA(q, s, -0.15436117429436919);
+  q = FMA(q, s, 0.20798329133342885);
+  return a < 1.0 ? FMA(x, p, x) : __builtin_copysign(1.0 - gs_exp(-c * c) * q, x);
 }
 """
 """What expressions call."""

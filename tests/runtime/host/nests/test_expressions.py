@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 from gpushard._runtime.host.nests.expressions import (
     PRELUDE,
@@ -24,8 +25,11 @@ from gpushard._runtime.kernel_tree import Atom
 
 ARITHMETIC = ("add", "subtract", "multiply")
 ORDERS = ("less", "less_equal", "greater", "greater_equal")
-OF_FLOATS = ("sqrt", "exp", "tanh", "divide", "reciprocal", "isnan", "floor", "ceil", "trunc",
-             "rint", "fabs")  # fmt: skip
+CLOSE = ("exp", "expm1", "log", "log1p", "tanh", "erf")
+"""Those that are polynomials."""
+
+OF_FLOATS = (*CLOSE, "sqrt", "divide", "reciprocal", "isnan", "floor", "ceil", "trunc", "rint",
+             "fabs")  # fmt: skip
 OF_NUMBERS = ("negative", "positive", "square", "conjugate", "absolute", "sign", "maximum",
               "minimum")  # fmt: skip
 LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not")
@@ -39,8 +43,8 @@ KINDS = (
 )
 """Kinds of types of whose elements there is an expression."""
 
-ROUGH = {"exp": 5, "tanh": 5}
-"""How far results may be from NumPy's, in units in the last place."""
+ULPS = 5
+"""How far results of polynomials may be from NumPy's, in units in the last place."""
 
 VALUES = {
     "b": [False, True],
@@ -51,11 +55,16 @@ VALUES = {
 needs_cc = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no compiler")
 
 
+def ufunc(name: str) -> Any:
+    """Return the function of NumPy or SciPy."""
+    return scipy.special.erf if name == "erf" else getattr(np, name)
+
+
 def calls() -> Iterator[tuple[str, list[np.dtype[Any]]]]:
     """Yield each operation with each type of operands, of which there may be two different ones."""
     for name, kinds in KINDS.items():
         types = [t for t in TYPES if t.kind in kinds]
-        count = getattr(np, name).nin
+        count = getattr(ufunc(name), "nin", 1)
         for t in types:
             yield name, [t] * count
         if count == 2 and len(kinds) > 1:
@@ -112,7 +121,7 @@ def test_expressions_give_what_numpy_does(tmp_path: Path) -> None:
     for n, (name, types) in enumerate(calls()):
         arrays = values(types)
         with np.errstate(all="ignore"):
-            wanted = getattr(np, name)(*arrays)
+            wanted = ufunc(name)(*arrays)
             taken = [np.result_type(*types)] * len(types)
         assert wanted.dtype in TYPES, name
         operands = [Atom(f"{x}[i]") for x, _ in zip("abc", types, strict=False)]
@@ -123,15 +132,43 @@ def test_expressions_give_what_numpy_does(tmp_path: Path) -> None:
     library = compiled(functions, tmp_path)
     for number, name, arrays, wanted in cases:
         found = call(library, number, arrays, wanted.dtype)
-        if name in ROUGH:
-            np.testing.assert_array_max_ulp(found, wanted, ROUGH[name], wanted.dtype)
+        if name in CLOSE:
+            np.testing.assert_array_max_ulp(found, wanted, ULPS, wanted.dtype)
         else:
             np.testing.assert_array_equal(found, wanted, f"{name} {[x.dtype for x in arrays]}")
 
 
+@needs_cc
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_polynomials_are_close_everywhere(dtype: str, tmp_path: Path) -> None:
+    """All magnitudes, both signs, and the ends of the ranges of the polynomials."""
+    t, rng = np.dtype(dtype), np.random.default_rng(0)
+    info, count = np.finfo(t), 20_000
+    ends = [0.5, 0.625, 0.9, 1, 2**0.5, 0.5**0.5, 4, 6, 9, 10, 17.3, 20, 50, 88.7, 89, 104, 709.7]
+    near = np.array([e + step * info.eps for e in ends for step in range(-4, 5)], t)
+    drawn = [
+        rng.uniform(-1, 1, count), rng.uniform(0.5, 2, count), rng.uniform(-110, 110, count),
+        rng.uniform(-720, 720, count), 10 ** rng.uniform(-30, 30, count), near,
+        [info.tiny, info.tiny / 4, info.smallest_subnormal, info.max, np.inf, np.nan],
+    ]  # fmt: skip
+    x = np.concatenate([np.asarray(values, t) for values in drawn])
+    x = np.concatenate([x, -x])
+    texts = [expression(name, [Atom("a[i]")], [t], t, [None]) for name in CLOSE]
+    functions = [
+        function(f"{name}_of", [t], t, str(text)) for name, text in zip(CLOSE, texts, strict=True)
+    ]
+    library = compiled(functions, tmp_path)
+    for name in CLOSE:
+        with np.errstate(all="ignore"):
+            wanted = ufunc(name)(x.astype(float)).astype(t)
+        found = call(library, f"{name}_of", [x], t)
+        np.testing.assert_array_max_ulp(found, wanted, ULPS, t)
+        np.testing.assert_array_equal(np.signbit(found[x == 0]), np.signbit(wanted[x == 0]), name)
+
+
 def test_of_what_there_are_expressions() -> None:
     for name, dtype in itertools.product(KINDS, TYPES):
-        count = getattr(np, name).nin
+        count = getattr(ufunc(name), "nin", 1)
         found = expression(name, [Atom("a")] * count, [dtype] * count, dtype, [None] * count)
         assert (found is not None) == (dtype.kind in KINDS[name]), (name, dtype)
     double, other = np.dtype(float), np.dtype(np.complex128)
