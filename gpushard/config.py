@@ -107,8 +107,8 @@ class Settings:
     """The memory quota of each device in bytes; None means no limit."""
 
     inline_bytes: int = 1 << 20
-    """On the host backend, work that touches fewer bytes than this runs in the calling thread; see
-    `shared_bytes`.
+    """On the host backend, work that touches at most this many bytes runs in the calling thread.
+    For work on several devices, see `shared_bytes`.
     """
 
     small_bytes: int = 64 << 10
@@ -189,7 +189,7 @@ class Settings:
 
     @property
     def shared_bytes(self) -> int:
-        """Below this number of bytes, host work for several devices runs in the calling thread.
+        """Up to this number of bytes, host work for several devices runs in the calling thread.
 
         Idle workers help the calling thread. So this takes one hand-off between threads or none,
         instead of one per device.
@@ -198,7 +198,7 @@ class Settings:
 
     @property
     def light_bytes(self) -> int:
-        """Below this number of bytes, host work that only writes runs in the calling thread.
+        """Up to this number of bytes, host work that only writes runs in the calling thread.
 
         For work of a single device; `shared_bytes` is for several.
         """
