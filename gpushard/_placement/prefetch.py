@@ -13,13 +13,14 @@ from gpushard.errors import ArgumentError, ArgumentTypeError
 def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> Iterator[Any]:
     """Yield batches on devices, and copy the next batches there in advance.
 
-    `prefetch` keeps up to `size` batches on the devices, in addition to the last one that you took.
-    When you take a batch, it starts to copy another one. So copies run while the devices compute.
+    `prefetch` keeps up to `size` batches on the devices: the last one that you took, and the next
+    ones. When you take a batch, it starts to copy another one, so copies run while the devices
+    compute. With a `size` of 1, it copies nothing in advance.
 
     Args:
       batches: pytrees of arrays on the host.
       sharding: the place of every batch, as `device_put` takes it.
-      size: the number of batches to place in advance, at least 1.
+      size: the number of batches on the devices, with the one that you took; at least 1.
 
     Yields:
       The batches, in order, as `device_put` returns them.
@@ -39,7 +40,7 @@ def prefetch(batches: Iterable[Any], sharding: Any = None, *, size: int = 2) -> 
         raise ArgumentError.refusing(
             "size",
             size,
-            "must be an integer of at least 1: the number of batches to place in advance",
+            "must be an integer of at least 1: the number of batches on the devices",
         )
     try:
         return _put_ahead(iter(batches), sharding, size)

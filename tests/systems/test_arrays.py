@@ -107,7 +107,7 @@ def test_lengths_and_iteration_are_those_of_the_first_dim(x: gs.Array) -> None:
         len(gnp.asarray(1))
 
 
-@differs("iteration and slices of a sharded array")
+@differs("`for row in x`, `x[i]` and `x[i:j]`")
 def test_iteration_and_indexing_keep_a_sharding(x: gs.Array) -> None:
     assert len(x[2:6].sharding.device_set) == 8 and len(next(iter(x)).sharding.device_set) > 1
 
@@ -312,7 +312,7 @@ def test_types_of_64_bits_are_on() -> None:
     assert gnp.arange(3).dtype == np.int64 and gnp.ones(1).dtype == np.float64
 
 
-@differs("a dimension not divisible by its mesh axes")
+@differs("an axis length not divisible by the number of blocks")
 def test_uneven_dims_are_legal() -> None:
     x = gs.device_put(np.arange(10), gs.NamedSharding(gs.make_mesh((8,), "x"), P("x")))
     assert [s.data.shape[0] for s in x.addressable_shards] == [2, 2, 2, 2, 2, 0, 0, 0]

@@ -408,7 +408,7 @@ def _join(form: _Form, region: Region) -> bool:
         or (region.inner and long != region.inner)
         or not all(_is_last(dims, long, grown) for dims in read)
     )
-    if ends and form.name not in ("sum", "product", "max", "min"):
+    if ends and form.name not in ("sum", "mean", "product", "max", "min"):
         return False
     inner = region.inner | (long if not ends else frozenset())
     if inner and not all(_is_last(dims, inner, grown) for dims in read):

@@ -286,6 +286,7 @@ def nest_of(laid: RegionLayout) -> Nest:
     places: dict[Var, int] = {}
     first = len(laid.loads)
     ops: list[Op] = []
+    merged = [member for member, merge in zip(laid.results, laid.merges, strict=True) if merge]
     for number, member in enumerate(laid.members):
         bases = [view.base for view in member.views]
         arrays = [
@@ -293,7 +294,8 @@ def nest_of(laid: RegionLayout) -> Nest:
             for at, base in enumerate(bases)
         ]
         places[member.step.results[0]] = first + len(ops)
-        ops.append(op_of(member.step, member.op, member.name, arrays, member.dims, member.reduced))
+        name = "sum" if member.name == "mean" and member in merged else member.name
+        ops.append(op_of(member.step, member.op, name, arrays, member.dims, member.reduced))
     ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
     boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
     boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]

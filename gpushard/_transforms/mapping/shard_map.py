@@ -75,8 +75,8 @@ def shard_map(
 
     Raises:
       ArgumentTypeError: `f` is not a function, or an argument is neither an array nor a number.
-      ArgumentError: mesh axes do not divide a dim equally, or a spec has more entries than its
-        argument has dims. Or a result varies along a mesh axis that its spec does not name.
+      ArgumentError: mesh axes do not divide an array axis equally, or a spec has more entries than
+        its argument has axes. Or a result varies along a mesh axis that its spec does not name.
       MeshError: there is no mesh, or `mesh` differs from the mesh of an enclosing mapped function.
 
     >>> import gpushard as gs
@@ -121,7 +121,7 @@ def smap(f: Any = None, /, *, in_axes: Any, out_axes: Any, axis_name: str) -> An
         integer.
       ArgumentError: the mesh axis does not divide an array axis equally, or an array axis does not
         exist. Or a result with None in `out_axes` differs between blocks.
-      MeshError: there is no current mesh.
+      MeshError: there is no current mesh, and no argument has a mesh.
 
     >>> import gpushard as gs
     >>> with gs.set_mesh(gs.make_mesh((4, 2), ("x", "y"))):

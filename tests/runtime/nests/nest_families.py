@@ -160,7 +160,7 @@ INSIDE = ["sum", "max", "mean", "argmin", "min", "any", "prod", "argmax", "sum",
 """Reductions of short loops."""
 ALONG = ["sum", "max", "mean", "min", "all", "prod", "sum", "any"]
 """Reductions of long loops that something in the nest needs."""
-ENDED = ["sum", "max", "min", "sum"]
+ENDED = ["sum", "max", "min", "mean"]
 """Reductions of long loops that are results only."""
 
 

@@ -10,6 +10,7 @@ not reduced are split.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -46,9 +47,10 @@ def tile_kernel(whole: Nest) -> Kernel:
     widest = max((op.loops.union(op.reduced) for op in nest.ops), key=_elements(nest.sizes))
     places = range(loads, loads + len(nest.ops))
     targets = [f"t{place}" for place in places]
+    adding = [_until_cut(op, cut) for op in nest.ops]
     run = _function(
         [*[f"x{n}" for n in range(loads)], *targets],
-        *_lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets),
+        *_lines(nest, [_kernel(op, axis, nest) for op in adding], targets),
     )
     cut_of = [tuple([x for x in cut if x in nest.loops(n)]) for n in range(places.stop)]
     ways = list(dict.fromkeys(cut_of))
@@ -118,6 +120,9 @@ def tile_kernel(whole: Nest) -> Kernel:
             run(*[x[parts[at]] for x, at in zip(seen, way, strict=False)], *targets)
             for function, total, more in added:
                 function(total, more, out=total)
+        for n, array, *_ in written:
+            if adding[n] is not nest.ops[n]:
+                array /= math.prod([lengths[loop] for loop in nest.ops[n].reduced])
 
     return kernel_of(whole, groups, compute)
 
@@ -185,6 +190,12 @@ def _function(arguments: Sequence[str], lines: Sequence[str], names: dict[str, A
     exec("\n    ".join([f"def kernel({', '.join(arguments)}):", *lines]), names)
     kernel: Kernel = names.pop("kernel")  # which would be in a cycle with its own globals
     return kernel
+
+
+def _until_cut(op: Op, cut: Sequence[int]) -> Op:
+    """Return what a tile does: a mean over loops that are cut is a sum until the last tile."""
+    is_mean = op.name == "mean" and not set(cut).isdisjoint(op.reduced)
+    return dataclasses.replace(op, name="sum") if is_mean else op
 
 
 def _elements(sizes: Shape) -> Callable[[frozenset[int]], int]:
