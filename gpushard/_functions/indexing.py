@@ -7,7 +7,7 @@ positions on devices, and whether they are in bounds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -51,8 +51,8 @@ def read(
     """Select the elements of an index that has arrays in it."""
     if parsed.only_mask and out is None and arrays[0].shape == parsed.of:
         mask = arrays[0]
-        if is_in_place(mask, x) and (chosen := select_true(x, mask)) is not None:
-            return chosen
+        if is_in_place(mask, x):
+            return cast("Array", select_true(x, mask))
     at, indexed = positions(parsed, arrays, mode, "clip")
     fill = fill_bytes(fill_value, x.dtype) if mode in ("fill", "drop") else b""
     if not parsed.everything:

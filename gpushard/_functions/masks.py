@@ -42,7 +42,7 @@ def is_in_place(mask: Any, x: Any = None) -> bool:
 
 
 def select_true(x: Any, mask: Any) -> Any:
-    """Select the elements of an array where a mask of its shape is true; None if there are none.
+    """Select the elements of an array where a mask of its shape is true.
 
     The result is split evenly over the axes that split the mask.
     """
@@ -53,12 +53,11 @@ def select_true(x: Any, mask: Any) -> Any:
         return lambda start, count, mask, x: x[places(xp, mask, count)]
 
     axes = _axes(mask) or _axes(x)
-    chosen = _selected(mask, [x], axes, make, [x.dtype], "indexing")
-    return None if chosen is None else chosen[0]
+    return _selected(mask, [x], axes, make, [x.dtype], "indexing")[0]
 
 
-def true_places(mask: Any) -> tuple[Any, ...] | None:
-    """Find the positions where a mask is true, for each dim; None if there are none."""
+def true_places(mask: Any) -> tuple[Any, ...]:
+    """Find the positions where a mask is true, for each dim."""
     shape: Shape = mask.shape
 
     def make(xp: Any) -> Callable[..., Any]:
@@ -85,14 +84,12 @@ def _selected(
     make: Callable[[Any], Callable[..., Any]],
     dtypes: list[np.dtype[Any]],
     name: str,
-) -> tuple[Any, ...] | None:
+) -> tuple[Any, ...]:
     flat = mask.sharding.with_spec(PartitionSpec(axes))
     size = (mask.size,)
     rows = [cast("Any", bind(RESHAPE, (values,), (size,), flat)) for values in (mask, *others)]
     counts = counts_of(rows[0]._live(), name)
     total = int(counts.sum())
-    if not total:
-        return None
     mask_axes = _axes(mask)
     sharding = mask.sharding.with_spec(PartitionSpec(mask_axes) if mask_axes else PartitionSpec())
     wanted = [(dtype, sharding.tiling((total,))) for dtype in dtypes]

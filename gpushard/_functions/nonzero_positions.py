@@ -61,8 +61,8 @@ def true_positions(
 ) -> tuple[Any, ...]:
     """Find where a mask is true: an array of positions for each dim, in row-major order.
 
-    They are split over the mesh axes that split the mask. Where their number is known the mask is
-    gathered, with a byte for each element.
+    They are split over the mesh axes that split the mask. The mask is gathered, a byte for each
+    element, if it is small, or if the number of positions is given.
 
     Args:
       mask: at least one dim.
@@ -71,8 +71,8 @@ def true_positions(
     """
     if mask.dtype != bool:
         mask = bind(_NOT_EQUAL, (mask, 0))
-    if size is None and is_in_place(mask) and (places := true_places(mask)) is not None:
-        return places
+    if size is None and is_in_place(mask):
+        return true_places(mask)
     number = count_true(mask) if size is None else size
     mask_sharding = sharding_of(mask)
     out = None

@@ -53,7 +53,7 @@ def test_masks_select_what_numpy_selects(how: str) -> None:
                 np.testing.assert_array_equal(np.asarray(mine), want)
                 assert mine.dtype == np.int64
                 assert mine.sharding.spec.axes(0) == axes
-            if axes and chosen.any():
+            if axes:
                 assert made.sharding.spec.axes(0) == axes
             at = gs.numpy.argwhere(mask)
             np.testing.assert_array_equal(np.asarray(at), np.argwhere(chosen))
@@ -103,6 +103,16 @@ def test_a_mask_is_not_gathered() -> None:
             made.block_until_ready()
             assert received(runtime, before) <= most
             np.testing.assert_array_equal(np.asarray(made), data[chosen])
+
+
+def test_a_mask_with_nothing_true_moves_nothing() -> None:
+    with testing.runtime(host_devices=6, host_domains=6) as runtime:
+        sharding = gs.NamedSharding(gs.make_mesh((3, 2), ("x", "y")), gs.P(("x", "y")))
+        x, mask = (gs.device_put(a, sharding) for a in (np.arange(6000.0), np.zeros(6000, bool)))
+        before = dict(runtime.backend.traffic)
+        made, places = x[mask], gs.numpy.nonzero(mask)
+        assert made.shape == places[0].shape == (0,)
+        assert received(runtime, before) == 0
 
 
 def test_what_fails_leaves_no_memory() -> None:
