@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -175,6 +175,15 @@ class Nest:
             levels.append(before + any(loop in loops for loop in op.reduced))
         return levels
 
+    def runs(self, alike: Sequence[Collection[int]] = ()) -> list[list[int]]:
+        """Group the loops that may be one longer loop; see `runs_of` about `alike`."""
+        cut: list[Collection[int]] = [load.loops for load in self.loads if any(load.more)]
+        cut += [op.reduced for op in self.ops if op.kernel is None and REDUCTIONS[op.name].position]
+        apart = [{loop} for loops in cut for loop in loops]
+        uses = [own for op in self.ops for own in (op.loops, op.reduced)]
+        arrays = [*[load.dims for load in self.loads], *[result.dims for result in self.results]]
+        return runs_of(range(len(self.sizes)), arrays, [*alike, *apart, *uses])
+
     @property
     def large(self) -> int:
         """How many elements the value of most elements has."""
@@ -203,7 +212,7 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
     Returns:
       The nest, and the loops that each of its loops stands for.
     """
-    groups = _groups(nest)
+    groups = nest.runs([nest.short, nest.inner])
     number = {loop: n for n, group in enumerate(groups) for loop in group}
     first = {group[0] for group in groups}
 
@@ -241,44 +250,44 @@ def merged(nest: Nest) -> tuple[Nest, list[list[int]]]:
     return nest_of_groups, groups
 
 
-def _groups(nest: Nest) -> list[list[int]]:
-    """Return the loops that can be one, in the order of the first ones."""
+def short_loops(sizes: Sequence[int], runs: Sequence[Sequence[int]]) -> frozenset[int]:
+    """Find the loops of runs that have few elements; see `runs_of`."""
+    return frozenset(
+        loop for run in runs if math.prod([sizes[x] for x in run]) <= SHORT for loop in run
+    )
+
+
+def runs_of(
+    loops: Iterable[int], arrays: Sequence[Sequence[int | None]], alike: Sequence[Collection[int]]
+) -> list[list[int]]:
+    """Group loops that are one after the other in all arrays, and may be one longer loop.
+
+    Args:
+      loops: the loops.
+      arrays: for each array the loops of its dims, None for dims of length 1.
+      alike: sets of loops, such as those that an operation reduces. All loops of a group are in a
+        set, or none.
+
+    >>> runs_of(range(4), [(0, 1, 2, 3), (None, 1, None, None)], [{0, 2, 3}])
+    [[0], [1], [2, 3]]
+    """
+    present = [[loop for loop in dims if loop is not None] for dims in arrays]
+
+    def are_one(first: int, second: int) -> bool:
+        if any((first in own) != (second in own) for own in (*present, *alike)):
+            return False
+        both = [own for own in present if first in own]
+        return bool(both) and all(own.index(second) == own.index(first) + 1 for own in both)
+
     groups: list[list[int]] = []
-    left = list(range(len(nest.sizes)))
+    left = list(loops)
     while left:
         group = [left.pop(0)]
-        while True:
-            following = [loop for loop in left if _are_one(nest, group[-1], loop)]
-            if not following:
-                break
+        while following := [loop for loop in left if are_one(group[-1], loop)]:
             group.append(following[0])
             left.remove(following[0])
         groups.append(group)
     return groups
-
-
-def _are_one(nest: Nest, first: int, second: int) -> bool:
-    """Whether two loops are next to each other in all arrays, and alike in all else."""
-    arrays = [(load.dims, load.more) for load in nest.loads]
-    arrays += [(result.dims, (0,) * len(result.dims)) for result in nest.results]
-    if (first in nest.short) != (second in nest.short):
-        return False
-    if (first in nest.inner) != (second in nest.inner):
-        return False
-    for dims, more in arrays:
-        present = [dim for dim in dims if dim is not None]
-        if first in present or second in present:
-            if first not in present or second not in present:
-                return False
-            if present.index(second) != present.index(first) + 1 or any(more):
-                return False
-    for op in nest.ops:
-        every = (*op.loops, *op.reduced)
-        if ((first in op.loops) != (second in op.loops)) or ((first in every) != (second in every)):
-            return False
-        if op.name in ("argmin", "argmax") and first in op.reduced:
-            return False
-    return True
 
 
 def _numbered(dim: int | None, number: dict[int, int]) -> int | None:

@@ -40,8 +40,8 @@ from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.rule import Rule, elementwise, reduction
 from gpushard._runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard._runtime.kernel_tree import Atom
-from gpushard._runtime.nests import REDUCTIONS, SHORT
-from gpushard._transforms.fusion.layout import Member, laid_out, one, op_of
+from gpushard._runtime.nests import REDUCTIONS, SHORT, runs_of, short_loops
+from gpushard._transforms.fusion.layout import Member, laid_out, one, op_of, unrolled
 from gpushard._transforms.fusion.views import RegionView, view_of
 from gpushard._transforms.graph.graph import Graph, Operation, Var
 from gpushard._transforms.graph.ops import RowOp
@@ -90,6 +90,7 @@ class Region:
     loads: set[tuple[Var, Any, Any]] = dataclasses.field(default_factory=set)  # parts it reads
     ends: set[Var] = dataclasses.field(default_factory=set)  # values that no member takes
     far: bool = False  # whether inner loops are too long for a GPU kernel to go along them twice
+    long: frozenset[int] = frozenset()  # loops that are not short
 
 
 def fuse_regions(graph: Graph) -> list[Operation]:
@@ -383,72 +384,95 @@ def _join(form: _Form, region: Region) -> bool:
 
     operand_loops = [as_loops(dims) for dims in factors]
     reduced = tuple([names[n] for n in form.reduced if n in names])
-    unrolled = {*names.values()} if form.serves is None else {
-        loop for loops in (reduced, *[m.reduced for m in region.members]) for loop in loops
-    }  # fmt: skip
-    if math.prod([grown[n] for n in unrolled if grown[n] <= SHORT]) > _MOST_SHORT:
-        return False
-    long = {loop for loop in reduced if grown[loop] > SHORT}
     read = [view.under(dims) for view, dims in zip(form.views, operand_loops, strict=True)]
     if not set(names.values()) <= {loop for dims in read for loop in dims}:
         return False  # a broadcast dim: no operand of the kernel has its length
+    kept = as_loops(form.rule.results[0])
+    member = Member(step, form.op, form.views, operand_loops, kept, reduced, form.name)
+    runs = _runs(grown, [*region.members, member])
+    short = short_loops(grown, runs)
+    if any(short.intersection(m.reduced) & region.long for m in region.members):
+        return False  # loops that earlier reductions go along as one would become several
+    long = {loop for loop in reduced if loop not in short}
     read += [v.under(x) for m in region.members for v, x in zip(m.views, m.own, strict=True)]
     level = max(region.level.get(view.base, 0) for view in form.views)
     far = False
     if form.serves is not None:
-        others = [{loop for loop in m.reduced if grown[loop] > SHORT} for m in region.members]
+        others = [{loop for loop in m.reduced if loop not in short} for m in region.members]
         if long and not all(loops in (set(), long) for loops in others):
             return False  # the threads of a row go along the same loops in all reductions
         far = region.far or (bool(long) and not form.serves(math.prod(grown[n] for n in long)))
         if far and level and not {*names.values()}.isdisjoint(region.inner | long):
             return False
         read = []  # GPU kernels take dims in any order
-    ends = bool(long) and (
-        _is_split(form)
-        or (region.inner and long != region.inner)
-        or not all(_is_last(dims, long, grown) for dims in read)
+    ends = _is_split(form) or (
+        bool(long)
+        and (
+            bool(region.inner and long != region.inner)
+            or not all(_is_last(dims, long, short) for dims in read)
+        )
     )
     if ends and form.name not in ("sum", "mean", "product", "max", "min"):
         return False
-    inner = region.inner | (long if not ends else frozenset())
-    if inner and not all(_is_last(dims, inner, grown) for dims in read):
+    members = [*region.members, dataclasses.replace(member, ends=ends)]
+    within = {loop for m in members for loop in m.reduced if loop in short}
+    if form.serves is None:
+        within = {*unrolled(short, members, [*read, *[m.dims for m in members]])}
+        within &= {*names.values()}
+    if math.prod([grown[loop] for loop in within]) > _MOST_SHORT:
         return False
-    spans = [{*m.dims, *m.reduced} for m in region.members]
-    spans.append({*as_loops(form.rule.results[0]), *reduced})
-    over = [{loop for loop in span if loop is not None and grown[loop] > SHORT} for span in spans]
-    lacking = set().union(*over) - set(over[0]).intersection(*over)
-    if not lacking <= inner if inner else len(lacking) > 1:
+    inner = region.inner | (long if not ends else frozenset())
+    if inner and not all(_is_last(dims, inner, short) for dims in read):
+        return False
+    spans = [{*m.dims, *m.reduced} - short - {None} for m in members]
+    lacking = set().union(*spans) - set(spans[0]).intersection(*spans)
+    apart = [run for run in runs if not lacking.isdisjoint(run)]
+    if not lacking <= inner if inner else len(apart) > 1:
         return False  # operations without a loop would be repeated for each of its indices
-    if lacking and not all(_is_last(dims, lacking, grown) for dims in read):
+    if lacking and not all(_is_last(dims, lacking, short) for dims in read):
         return False
     region.sizes, region.inner, region.far = grown, frozenset(inner), far
+    region.long = frozenset(range(len(grown))) - short
     for view, dims in zip(form.views, operand_loops, strict=True):
         if view.base not in region.dims:
             region.read.setdefault(view.base, view.under(dims))
-    region.dims[result] = dims = as_loops(form.rule.results[0])
+    region.dims[result] = kept
     region.level[result] = level + bool(long and not ends)
     if ends:
         region.ended.add(result)
-    region.members.append(
-        Member(step, form.op, form.views, operand_loops, dims, reduced, form.name, bool(ends))
-    )
+    region.members.append(members[-1])
     return True
 
 
+def _runs(sizes: Sequence[int], members: Sequence[Member]) -> list[list[int]]:
+    """Group the loops of a region that may be one longer loop."""
+    arrays, alike = [], list[Collection[int]]()
+    for member in members:
+        views = [view.under(own) for view, own in zip(member.views, member.own, strict=True)]
+        arrays += [*views, member.dims]
+        # Loops over a part of an array are not next to each other in its memory.
+        alone = {dim for view, own in zip(member.views, views, strict=True) if view.part
+                 for dim in own if dim is not None}  # fmt: skip
+        if member.name in REDUCTIONS and REDUCTIONS[member.name].position:
+            alone.update(member.reduced)
+        alike += [member.reduced, *[{loop} for loop in alone]]
+    return runs_of(range(len(sizes)), arrays, alike)
+
+
 def _is_last(
-    dims: Sequence[int | None], loops: Collection[int | None], sizes: Sequence[int]
+    dims: Sequence[int | None], loops: Collection[int | None], short: Collection[int | None]
 ) -> bool:
     """Whether all dims of an array behind the first of some loops are of these loops, or short."""
     at = [n for n, dim in enumerate(dims) if dim in loops]
     rest = dims[at[0] :] if at else ()
-    return all(dim is None or dim in loops or sizes[dim] <= SHORT for dim in rest)
+    return all(dim is None or dim in loops or dim in short for dim in rest)
 
 
 def _is_split(form: _Form) -> bool:
-    """Whether an operation reduces a long dim that is split over devices."""
+    """Whether an operation reduces a dim that is split over devices."""
     for x, dims in zip(form.step.arrays, form.rule.operands, strict=False):
         for dim, factor in enumerate(dims):
-            if factor in form.reduced and x.shape[dim] > SHORT:
+            if factor in form.reduced and x.shape[dim] > 1:
                 tiling = x.tiling
                 if (tiling.stops[dim] - tiling.starts[dim] != tiling.shape[dim]).any():
                     return True

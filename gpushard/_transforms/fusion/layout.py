@@ -16,7 +16,7 @@ bytes would move than by its operations one by one.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -35,7 +35,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import converter
 from gpushard._ops.steps import Draft, Steps
-from gpushard._runtime.nests import LARGE, SHORT, Load, Nest, Op, Result
+from gpushard._runtime.nests import LARGE, Load, Nest, Op, Result, short_loops
 from gpushard._transforms.fusion.halos import halos, in_parts
 from gpushard._transforms.fusion.views import RegionView
 from gpushard._transforms.graph.graph import Operation, Var
@@ -299,29 +299,37 @@ def nest_of(laid: RegionLayout) -> Nest:
     ends = tuple(Result(places[m.step.results[0]], m.dims) for m in laid.results)
     boxes = [(load.dims, laid.tilings[load.operand]) for load in laid.loads]
     boxes += [(m.dims, tiling) for m, tiling in zip(laid.results, laid.natural, strict=True)]
-    short = _short(laid, boxes)
-    return Nest(
-        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, short, laid.inner - short,
-        _split(laid, boxes, short),
-    )  # fmt: skip
+    nest = Nest(
+        laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, frozenset(), laid.inner
+    )
+    short = unrolled(
+        short_loops(laid.sizes, nest.runs()), laid.members, [dims for dims, _ in boxes]
+    )
+    return dataclasses.replace(
+        nest, short=short, inner=laid.inner - short, split=_split(laid, boxes, short)
+    )
 
 
-def _short(
-    laid: RegionLayout, boxes: Sequence[tuple[tuple[int | None, ...], Tiling]]
+def unrolled(
+    short: Iterable[int], members: Sequence[Member], arrays: Sequence[Sequence[int | None]]
 ) -> frozenset[int]:
-    """Choose the loops with few elements that kernels may unroll.
+    """Choose the short loops that kernels may unroll.
 
     A loop is unrolled if an operation of the region reduces it and another needs the result, or if
     no array has a long loop after it.
+
+    Args:
+      short: the short loops.
+      members: the operations.
+      arrays: for each array the loops of its dims.
     """
-    reduced = {loop for member in laid.members if not member.ends for loop in member.reduced}
+    few = {None, *short}
+    reduced = {loop for member in members if not member.ends for loop in member.reduced}
     outer = {
-        loop for dims, _ in boxes for at, loop in enumerate(dims)
-        if any(x is not None and laid.sizes[x] > SHORT for x in dims[at:])
+        loop for dims in arrays for at, loop in enumerate(dims)
+        if any(x not in few for x in dims[at:])
     }  # fmt: skip
-    return frozenset([
-        n for n, size in enumerate(laid.sizes) if size <= SHORT and (n in reduced or n not in outer)
-    ])  # fmt: skip
+    return frozenset([loop for loop in short if loop in reduced or loop not in outer])
 
 
 def _split(

@@ -38,6 +38,9 @@ STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "max last": lambda x, y, m: x - x.max(-1, keepdims=True) if x.ndim else x,
     "min first": lambda x, y, m: x.min(0) if x.ndim > 1 else x,
     "mean last": lambda x, y, m: x - x.mean(-1, keepdims=True) if x.ndim else x,
+    "mean first": lambda x, y, m: x - x.mean(0) if x.ndim else x,
+    "mean others": lambda x, y, m: x - x.mean((0, -1), keepdims=True) if x.ndim > 1 else x,
+    "sum others": lambda x, y, m: x.sum((0, -2, -1)) / 64 if x.ndim > 3 else x,
     "least": lambda x, y, m: x + m.argmin(m.rint(x), -1)[..., None] / 8 if x.ndim else x,
     "greatest": lambda x, y, m: m.argmax(m.rint(x * 2), -1) / 8 + x.sum(-1) if x.ndim > 1 else x,
     "new dim": lambda x, y, m: x[..., None] if x.ndim < 3 else x,
@@ -69,10 +72,17 @@ def interpreted(program: list[Step], xs: list[Any], m: Any) -> list[Any]:
     values = list(xs)
     for name, a, b in program:
         x, y = values[a], values[b]
-        fit = x.shape == y.shape or name in ("apart", "columns", "product")
+        fit = _broadcasts(y.shape, x.shape) or name in ("apart", "columns", "product")
         made = STEPS[name](x, y if fit else x, m)
         values.append(made if made.size and made.size < 200_000 else x)
     return [values[-1], values[len(values) // 2 + 1]]
+
+
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
+    """Whether an array of a shape can be broadcast to another one."""
+    return len(shape) <= len(to) and all(
+        n in (1, m) for n, m in zip(reversed(shape), reversed(to), strict=False)
+    )
 
 
 SHAPES = [
@@ -83,6 +93,8 @@ SHAPES = [
     ((4, 3), (3,)),
     ((1, 200), (200,)),
     ((150,), (9, 4)),
+    ((6, 4, 9, 10), (4, 1, 1)),
+    ((3, 70, 8, 9), (8, 9)),
 ]
 SPECS = [
     P(), P("x"), P(None, "x"), P("x", "y"), P(("x", "y")), P("y", "x"), P(None, ("x", "y")),
