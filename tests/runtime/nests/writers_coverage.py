@@ -28,7 +28,10 @@ import pytest
 
 ROOT = Path(__file__).parents[3]
 FILES = [
+    "gpushard/_transforms/fusion/forms.py",
     "gpushard/_transforms/fusion/fuse.py",
+    "gpushard/_transforms/fusion/recompute.py",
+    "gpushard/_transforms/fusion/region.py",
     "gpushard/_transforms/fusion/layout.py",
     "gpushard/_transforms/fusion/views.py",
     "gpushard/_transforms/fusion/halos.py",

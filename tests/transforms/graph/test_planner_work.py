@@ -13,7 +13,7 @@ import pytest
 import gpushard as gs
 from bench.groups.compile import FORMS, arrays, compiled
 from gpushard import testing
-from gpushard._transforms.fusion import fuse
+from gpushard._transforms.fusion.region import Region
 from tests.share import some
 
 PACKAGE = str(pathlib.Path(gs.__file__).parent)
@@ -47,9 +47,9 @@ def work(name: str, count: int) -> tuple[int, int]:
       The lines that run, and how many regions are tried.
     """
     form, spec = FORMS[name]
-    joined = mock.Mock(wraps=fuse._join)
+    joined = mock.Mock(wraps=Region.join)
     runtime = testing.runtime(backend="host", host_devices=8, compiler="")
-    with runtime, mock.patch.object(fuse, "_join", joined):
+    with runtime, mock.patch.object(Region, "join", lambda *given: joined(*given)):
         given = arrays(spec)
         lines = lines_of(lambda: compiled(form, count, given))
     return lines, joined.call_count
