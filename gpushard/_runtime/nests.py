@@ -12,7 +12,7 @@ in this order:
 - *reductions* over loops, which their results lack: `sum`, `prod`, `mean`, `max`, `min`, `any`,
   `all`, `argmin` and `argmax` of one operand, and `product`, the sum of products of two.
 
-A view (new dims, those of length 1 left out, a transpose, a part) is nothing but other `dims` and
+A view (new dims, those of length 1 left out, a transpose, a part) is a load with other `dims` and
 `starts` of a load. A result is a value and the order of its loops in the array, `None` for dims of
 length 1. Every operand and result is dense in row-major order.
 
@@ -180,7 +180,7 @@ class Nest:
         cut: list[Collection[int]] = [load.loops for load in self.loads if any(load.more)]
         cut += [op.reduced for op in self.ops if op.kernel is None and REDUCTIONS[op.name].position]
         apart = [{loop} for loops in cut for loop in loops]
-        uses = [own for op in self.ops for own in (op.loops, op.reduced)]
+        uses = [loops for op in self.ops for loops in (op.loops, op.reduced)]
         arrays = [*[load.dims for load in self.loads], *[result.dims for result in self.results]]
         return runs_of(range(len(self.sizes)), arrays, [*alike, *apart, *uses])
 
@@ -274,10 +274,10 @@ def runs_of(
     present = [[loop for loop in dims if loop is not None] for dims in arrays]
 
     def are_one(first: int, second: int) -> bool:
-        if any((first in own) != (second in own) for own in (*present, *alike)):
+        if any((first in group) != (second in group) for group in (*present, *alike)):
             return False
-        both = [own for own in present if first in own]
-        return bool(both) and all(own.index(second) == own.index(first) + 1 for own in both)
+        both = [dims for dims in present if first in dims]
+        return bool(both) and all(dims.index(second) == dims.index(first) + 1 for dims in both)
 
     groups: list[list[int]] = []
     left = list(loops)

@@ -57,8 +57,8 @@ class Form:
             return tuple([None if n is None else loops.get(n) for n in dims])
 
         reduced = tuple([loops[n] for n in self.reduced if n in loops])
-        own, dims = list(map(as_loops, self.factors)), as_loops(self.rule.results[0])
-        return Member(self.step, self.op, self.views, own, dims, reduced, self.name)
+        operands, dims = list(map(as_loops, self.factors)), as_loops(self.rule.results[0])
+        return Member(self.step, self.op, self.views, operands, dims, reduced, self.name)
 
 
 def form_of(step: Operation, views: dict[Var, RegionView]) -> Form | None:

@@ -143,8 +143,8 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
       region: the region.
       used: values that are needed outside of it.
     """
-    own = [member for member in region.members if member.step not in region.again]
-    results = [member for member in own if member.step.results[0] in used]
+    members = [member for member in region.members if member.step not in region.again]
+    results = [member for member in members if member.step.results[0] in used]
     if len(region.members) > 1 and results:
         laid = laid_out(region.members, results, region.sizes, region.inner)
         kernel = None if laid is None else one(laid)
@@ -152,7 +152,7 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
             return [kernel]
     if region.plain is not None:
         return _region_steps(region.plain, used)
-    return [member.step for member in own]
+    return [member.step for member in members]
 
 
 def _sort_steps(steps: list[Operation], graph: Graph) -> list[Operation]:

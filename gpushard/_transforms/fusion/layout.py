@@ -16,6 +16,7 @@ bytes would move than by its operations one by one.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -51,11 +52,18 @@ class Member:
     step: Operation
     op: RowOp  # what it does
     views: Sequence[RegionView]  # its arrays
-    own: Sequence[tuple[int | None, ...]]  # for each array the loops of its dims
+    operand_loops: Sequence[tuple[int | None, ...]]  # for each array the loops of its dims
     dims: tuple[int | None, ...]  # the loops of the dims of its result
     reduced: tuple[int, ...] = ()  # loops that it reduces
     name: str = ""  # name of its reduction; "" if it is elementwise
     ends: bool = False  # whether its result is known only when all loops have ended
+
+    @functools.cached_property
+    def base_loops(self) -> list[tuple[int | None, ...]]:
+        """For each array the loops of the dims of its base."""
+        return [
+            view.under(loops) for view, loops in zip(self.views, self.operand_loops, strict=True)
+        ]
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -127,7 +135,7 @@ def laid_out(
         else:
             if len(merge.dtypes) != 1 or merge.dtypes[0] != member.step.results[0].dtype:
                 return None
-            for x, dims in zip(member.step.arrays, member.own, strict=True):
+            for x, dims in zip(member.step.arrays, member.operand_loops, strict=True):
                 if not put(dims, x.tiling):
                     return None
     for member in members:
@@ -157,9 +165,9 @@ def _read(
     inside = {member.step.results[0] for member in members}
     places: dict[tuple[int, int], _Read] = {}
     for number, member in enumerate(members):
-        for at, (view, own) in enumerate(zip(member.views, member.own, strict=True)):
+        for at, (view, loops) in enumerate(zip(member.views, member.base_loops, strict=True)):
             if view.base not in inside:
-                places[number, at] = view.base, view.under(own), view.starts
+                places[number, at] = view.base, loops, view.starts
     reads = list(dict.fromkeys(places.values()))
     result = results[0].step.results[0].tiling
     if any(x.tiling.devices != result.devices for x, *_ in reads):
@@ -315,8 +323,8 @@ def unrolled(
 ) -> frozenset[int]:
     """Choose the short loops that kernels may unroll.
 
-    A loop is unrolled if an operation of the region reduces it and another needs the result, or if
-    no array has a long loop after it.
+    A loop is unrolled if an operation of the region reduces it and another needs the result. It is
+    also unrolled if no array has a long loop after it.
 
     Args:
       short: the short loops.

@@ -1,10 +1,10 @@
 """Compute values again in each region that reads them, rather than write and read them.
 
-An example: a softmax over the first axis of `x`, of 4096 x 4096 numbers whose rows are split.
+An example: a softmax over the first axis of `x`, of 4096 x 4096 numbers split by rows.
 
     m = max(x, 0)             no region; the parts of the devices are merged
     e = exp(x - m)            region 1: it writes `e`, 64 MB, and ...
-    s = sum(e, 0)             ... `s`, whose parts are merged. So it ends there.
+    s = sum(e, 0)             ... the parts of `s`, which are then merged. So it ends there.
     y = e / s                 region 2 reads `e`
 
 Region 2 can compute `e` again from `x` and `m`: it then reads 64 MB of `x`, where it read 64 MB of

@@ -68,8 +68,7 @@ class Region:
         grown = [*self.sizes, *[sizes[n] for n in more]]
         names = {n: len(self.sizes) + at for at, n in enumerate(more)} | loops
         member = form.along(names)
-        read = [view.under(own) for view, own in zip(form.views, member.own, strict=True)]
-        if not set(names.values()) <= {loop for dims in read for loop in dims}:
+        if not set(names.values()) <= {loop for dims in member.base_loops for loop in dims}:
             return False  # a broadcast dim: no operand of the kernel has its length
         return self._add(form, member, grown)
 
@@ -87,8 +86,8 @@ class Region:
         def is_along(member: Member) -> bool:
             """Note along which loops an operation reads the chain; False if others are noted."""
             return all(
-                not view.part and loops.setdefault(view.base, view.under(own)) == view.under(own)
-                for view, own in zip(member.views, member.own, strict=True)
+                not view.part and loops.setdefault(view.base, dims) == dims
+                for view, dims in zip(member.views, member.base_loops, strict=True)
                 if view.base in inside
             )
 
@@ -129,9 +128,9 @@ class Region:
         if not self._goes_along(form, member, sizes):
             return False
         self.weight, self.loads, self.ends = weight, loads, ends
-        for view, own in zip(form.views, member.own, strict=True):
+        for view, dims in zip(form.views, member.base_loops, strict=True):
             if view.base not in self.dims:
-                self.read.setdefault(view.base, view.under(own))
+                self.read.setdefault(view.base, dims)
         self.dims[result] = member.dims
         self.forms.append(form)
         return True
@@ -142,11 +141,10 @@ class Region:
         short = short_loops(sizes, runs)
         if any(short.intersection(m.reduced) & self.long for m in self.members):
             return False  # loops that earlier reductions go along as one would become several
-        arrays = (*member.own, member.dims, member.reduced)
-        own = {loop for dims in arrays for loop in dims if loop is not None}
+        arrays = (*member.operand_loops, member.dims, member.reduced)
+        every = {loop for dims in arrays for loop in dims if loop is not None}
         long = {loop for loop in member.reduced if loop not in short}
-        every = [*self.members, member]
-        read = [v.under(x) for m in every for v, x in zip(m.views, m.own, strict=True)]
+        read = [dims for m in (*self.members, member) for dims in m.base_loops]
         level = max(self.level.get(view.base, 0) for view in form.views)
         far = False
         if form.serves is not None:
@@ -154,7 +152,7 @@ class Region:
             if long and not all(loops in (set(), long) for loops in others):
                 return False  # the threads of a row go along the same loops in all reductions
             far = self.far or (bool(long) and not form.serves(math.prod(sizes[n] for n in long)))
-            if far and level and not own.isdisjoint(self.inner | long):
+            if far and level and not every.isdisjoint(self.inner | long):
                 return False
             read = []  # GPU kernels take dims in any order
         ends = _is_split(form)
@@ -165,7 +163,7 @@ class Region:
         member = dataclasses.replace(member, ends=ends)
         members = [*self.members, member]
         if form.serves is None:
-            within = own & unrolled(short, members, [*read, *[m.dims for m in members]])
+            within = every & unrolled(short, members, [*read, *[m.dims for m in members]])
         else:
             within = {loop for m in members for loop in m.reduced if loop in short}
         if math.prod([sizes[loop] for loop in within]) > MOST_SHORT:
@@ -192,11 +190,12 @@ def _runs(sizes: Sequence[int], members: Sequence[Member]) -> list[list[int]]:
     """Group the loops of a region that may be one longer loop."""
     arrays, alike = [], list[Collection[int]]()
     for member in members:
-        views = [view.under(own) for view, own in zip(member.views, member.own, strict=True)]
-        arrays += [*views, member.dims]
+        arrays += [*member.base_loops, member.dims]
         # Loops over a part of an array are not next to each other in its memory.
-        alone = {dim for view, own in zip(member.views, views, strict=True) if view.part
-                 for dim in own if dim is not None}  # fmt: skip
+        alone = {
+            loop for view, dims in zip(member.views, member.base_loops, strict=True) if view.part
+            for loop in dims if loop is not None
+        }  # fmt: skip
         if member.name in REDUCTIONS and REDUCTIONS[member.name].position:
             alone.update(member.reduced)
         alike += [member.reduced, *[{loop} for loop in alone]]

@@ -5,8 +5,8 @@ These are polynomials that keep below 4.5 units in the last place, and are NaN, 
 denormal where NumPy's and SciPy's are. `exp` and `expm1` have Taylor's series and the coefficients
 of Moshier's Cephes library (1984 to 2000), which `tanh` and `log` of float have, too. `log` of
 double has those of Sun's fdlibm (1993). `log1p` is `log` with a correction (Kahan). `erf` is `x +
-x p(x * x)` up to 1. Beyond, it is `1 - exp(-x q(x))` for float, and `1 - exp(-x * x) q(s)` for
-double with `s` from -1 at 1 to 1 at 6. The coefficients are fits to Chebyshev's points.
+x p(x * x)` up to 1. Beyond, it is `1 - exp(-x q(x))` for float. For double it is `1 - exp(-x * x)
+q(s)`, with `s` from -1 at 1 to 1 at 6. The coefficients are fits to Chebyshev's points.
 """
 
 from __future__ import annotations
