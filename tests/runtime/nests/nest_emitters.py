@@ -55,6 +55,7 @@ def small_steps(case: Case, nest: Nest) -> Iterator[None]:
     with (
         mock.patch.object(c_schedule, "_LANES", strip),
         mock.patch.object(c_schedule, "_STRIP", strip),
+        mock.patch.object(c_schedule, "_ROW", (2, 16)[case.number // 2 % 2]),
         mock.patch.object(c_schedule, "MOST_STACK", (64 << 10, 200)[case.number % 5 == 0]),
         mock.patch.object(numpy_tiles, "_TILE", tile),
         mock.patch.object(numpy_tiles, "LARGE", (1 << 14, 1)[case.number // 16 % 2]),

@@ -22,6 +22,9 @@ from gpushard._runtime.nests import Nest, Op
 _LANES, _STRIP = 128, 512
 """Elements of a strip where there are short loops, and where there are none."""
 
+_ROW = 16
+"""Elements of a short loop that may be lanes: some vectors."""
+
 
 def _lanes(nest: Nest) -> int:
     """Return the loop whose elements are lanes: a long one that is reduced for what is in the nest.
@@ -30,6 +33,9 @@ def _lanes(nest: Nest) -> int:
     """
     for loop in nest.inner - nest.short:
         return loop
+    rows = _rows(nest)
+    if rows is not None:
+        return rows
     loops = [loop for loop in range(len(nest.sizes)) if loop not in nest.short]
     if not loops:
         return max(range(len(nest.sizes)), key=lambda loop: (nest.sizes[loop], loop))
@@ -40,6 +46,21 @@ def _lanes(nest: Nest) -> int:
     dense = [load.dims[-1] for load in nest.loads if load.dims]
     dense += [result.dims[-1] for result in nest.results if result.dims]
     return max(loops, key=lambda loop: (dense.count(loop), loop))
+
+
+def _rows(nest: Nest) -> int | None:
+    """Find a short loop that is worth to be lanes: rows of several vectors in all large arrays.
+
+    An operation that needs all elements of a row has lanes across rows instead.
+    """
+    loops = [loop for loop in nest.short if nest.sizes[loop] >= _ROW]
+    for loop in loops:
+        arrays = [load.dims for load in nest.loads] + [result.dims for result in nest.results]
+        long = [dims for dims in arrays if any(x is not None and x not in nest.short for x in dims)]
+        dense = all(dims[-1] == loop for dims in long)
+        if dense and long and not any(loop in op.reduced for op in nest.ops):
+            return loop
+    return None
 
 
 def _lacked(nest: Nest, outer: Collection[int]) -> dict[int, frozenset[int]]:
@@ -129,7 +150,7 @@ class Schedule:
     def is_known(self, loop: int) -> bool:
         """Whether all blocks have as many elements along a loop."""
         nest = self.nest
-        return loop in nest.short and loop not in nest.split and loop != self.lanes
+        return loop in nest.short and loop not in nest.split
 
     def lengths(self, loops: Iterable[int]) -> list[tuple[int, Expr]]:
         """Return loops with their lengths, as statements are put into them."""
