@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gpushard._frozen import dataclass
 from gpushard._ops import rule
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.merge_in_order import InOrder
@@ -270,42 +271,126 @@ def _outer(xp: Any, ndim: int) -> Kernel:
 
 
 def _as_matmul(xp: Any, a: str, b: str, right: str, avals: Sequence[Aval]) -> Kernel | None:
-    """Make the kernel of a matrix product as a call of `matmul`; None for other products.
-
-    Dims are transposed and merged to (batch, rows, shared) and (batch, shared, columns).
-    """
+    """Make the kernel of a matrix product as a call of `matmul`; None for other products."""
     shared = [x for x in a if x in b and x not in right]
-    batch = [x for x in a if x in b and x in right]
-    rows, columns = [x for x in a if x not in b], [x for x in b if x not in a]
     once = len(set(a)) == len(a) and len(set(b)) == len(b)
-    if not shared or not once or list(right) != batch + rows + columns:
+    summed = set(a + b) - set(right)
+    if not shared or not once or len(shared) < len(summed):
         return None
-    sizes = [avals[0].shape[a.index(x)] == avals[1].shape[b.index(x)] for x in shared + batch]
+    sizes = [avals[0].shape[a.index(x)] == avals[1].shape[b.index(x)] for x in a if x in b]
     if not all(sizes):  # an operand is broadcast
         return None
-    first = [a.index(x) for x in batch + rows + shared]
-    second = [b.index(x) for x in batch + shared + columns]
-    in_order = first == list(range(len(a))) and second == list(range(len(b)))
-    if xp is np and not (rows or columns or in_order):
-        return None  # einsum sums elements in place and transposes nothing
-    if xp is np and in_order and not right:
-        return _inner
-    if in_order and len(shared) == len(rows) == len(columns) == 1:
+    plan = _matrices(a, b, right, tuple(x.shape for x in avals))
+    if xp is np and set(a) == set(b):
+        if a != b or not a.startswith(right):
+            return None  # einsum sums elements in place and transposes nothing
+        if not right:
+            return _inner
+    if xp is not np and plan.target != tuple(range(len(right))):
+        return None  # CuPy's matmul writes to dense arrays only
+    if plan.is_plain:
         function: Kernel = xp.matmul
         return function
-    n, r, k = len(batch), len(rows), len(shared)
+    return functools.partial(_multiply, xp, plan)
 
-    def kernel(x: Any, y: Any, out: Any = None) -> Any:
-        x, y = x.transpose(first), y.transpose(second)
-        lead, tall, wide = x.shape[:n], x.shape[n : n + r], y.shape[n + k :]
-        depth = math.prod(x.shape[n + r :])
-        left = x.reshape(*lead, math.prod(tall), depth)
-        other = y.reshape(*lead, depth, math.prod(wide))
-        target = None if out is None else out.reshape(*lead, math.prod(tall), math.prod(wide))
-        result = xp.matmul(left, other, out=target)
-        return result.reshape((*lead, *tall, *wide)) if out is None else out
 
-    return kernel
+@dataclass(frozen=True)
+class _Matrices:
+    """A product of two operands as matrices: (batch, rows, shared) and (batch, shared, columns)."""
+
+    flipped: bool  # whether the rows are of the second operand
+    first: tuple[int, ...]  # order of the dims of what has the rows
+    second: tuple[int, ...]  # of what has the columns
+    target: tuple[int, ...]  # of the result: batch, rows, columns
+    counts: tuple[int, int, int]  # of dims: batch, rows, shared
+    dense: tuple[bool, bool, bool]  # of each of the three, whether it is read or written in place
+    copied: int  # elements that are copied first, or last
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is what `matmul` does."""
+        orders = (self.first, self.second, self.target)
+        in_order = all(order == tuple(range(len(order))) for order in orders)
+        single = self.counts[1:] == (1, 1) and len(self.second) == self.counts[0] + 2
+        return in_order and single and not self.flipped and all(self.dense)
+
+
+@functools.lru_cache(maxsize=1024)
+def _matrices(a: str, b: str, right: str, shapes: tuple[Shape, ...]) -> _Matrices:
+    """Choose the matrices of a product, so that few elements are copied.
+
+    BLAS takes matrices that are dense along rows or columns, and writes one that is dense along
+    its last dim. Others are copied. The operands may change places: the result is transposed then.
+
+    >>> _matrices("bo", "bi", "io", ((9, 2), (9, 3))).flipped
+    True
+    >>> _matrices("bhts", "bhsk", "bthk", ((1, 2, 3, 4), (1, 2, 4, 5))).target
+    (0, 2, 1, 3)
+    """
+    plans = []
+    for flipped in (False, True):
+        x, y = (b, a) if flipped else (a, b)
+        size_x, size_y = (math.prod(shape) for shape in (reversed(shapes) if flipped else shapes))
+        batch = [letter for letter in right if letter in x and letter in y]
+        rows = [letter for letter in right if letter in x and letter not in y]
+        columns = [letter for letter in right if letter in y and letter not in x]
+        sizes = dict(zip(a + b, (*shapes[0], *shapes[1]), strict=True))
+        for letters in (x, y):
+            shared = [letter for letter in letters if letter in x and letter in y]
+            shared = [letter for letter in shared if letter not in right]
+            dense = (
+                _is_matrix(x, rows, shared), _is_matrix(y, shared, columns),
+                _is_matrix(right, rows, columns) and (not columns or right[-1] == columns[-1]),
+            )  # fmt: skip
+            size = math.prod(sizes[letter] for letter in right)
+            copied = sum(n for n, own in zip((size_x, size_y, size), dense, strict=True) if not own)
+            plans.append(_Matrices(
+                flipped,
+                tuple([x.index(letter) for letter in batch + rows + shared]),
+                tuple([y.index(letter) for letter in batch + shared + columns]),
+                tuple([right.index(letter) for letter in batch + rows + columns]),
+                (len(batch), len(rows), len(shared)),
+                dense,
+                copied,
+            ))  # fmt: skip
+    return min(plans, key=lambda plan: (plan.copied, plan.flipped))
+
+
+def _is_matrix(letters: str, rows: Sequence[str], columns: Sequence[str]) -> bool:
+    """Whether a dense array is a stack of matrices for BLAS, without a copy.
+
+    >>> _is_matrix("bthk", "t", "k"), _is_matrix("bthk", "th", "k"), _is_matrix("bthk", "t", "h")
+    (True, True, False)
+    """
+    in_place = all("".join(group) in letters for group in (rows, columns))
+    last = [group[-1] for group in (rows, columns) if group]
+    return in_place and (not letters or letters[-1] in last)
+
+
+def _multiply(xp: Any, plan: _Matrices, x: Any, y: Any, out: Any = None) -> Any:
+    """Multiply by one call of `matmul` for all matrices."""
+    if plan.flipped:
+        x, y = y, x
+    x, y = x.transpose(plan.first), y.transpose(plan.second)
+    n, r, k = plan.counts
+    lead, tall, wide = x.shape[:n], x.shape[n : n + r], y.shape[n + k :]
+    depth = math.prod(x.shape[n + r :])
+    left = x.reshape(*lead, math.prod(tall), depth)
+    other = y.reshape(*lead, depth, math.prod(wide))
+    if not plan.dense[0]:
+        left = xp.ascontiguousarray(left)
+    if not plan.dense[1]:
+        other = xp.ascontiguousarray(other)
+    shape = (*lead, *tall, *wide)
+    if out is None:  # a result of `matmul` may have its dims in another order in memory
+        back = sorted(range(len(shape)), key=plan.target.__getitem__)
+        out = xp.empty([shape[at] for at in back], left.dtype)
+    seen = out.transpose(plan.target)
+    if plan.dense[2] and out.flags.c_contiguous:
+        xp.matmul(left, other, out=seen.reshape(*lead, math.prod(tall), math.prod(wide)))
+    else:
+        seen[...] = xp.matmul(left, other).reshape(shape)
+    return out
 
 
 def _inner(x: LocalArray, y: LocalArray, out: Any = None) -> Any:
