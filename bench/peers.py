@@ -72,7 +72,8 @@ class Torch:
         return getattr(self.torch, name)
 
     def compile(self, function: Any) -> Any:
-        """Return what PyTorch's compiler makes of a function, for the shapes of each call."""
+        """Return what PyTorch's compiler makes of a function, and of no earlier one."""
+        self.torch.compiler.reset()  # it compiles few functions of one line of code
         return self.torch.compile(function, dynamic=False)
 
 

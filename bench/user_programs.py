@@ -44,8 +44,10 @@ class Program:
         """Draw the arguments of a size."""
         rng = np.random.default_rng(0)
         drawn = []
-        for shape in self.shapes[size]:
+        for shape, split in zip(self.shapes[size], self.split, strict=True):
             x = rng.standard_normal(shape, dtype=np.float32)
+            if split == WHOLE and len(shape) == 2:
+                x /= np.float32(math.sqrt(len(x)))  # weights, as they are initialized
             drawn.append(1 + np.tanh(x) / 2 if self.positive else x)
         return drawn
 
