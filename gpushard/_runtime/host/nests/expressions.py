@@ -160,15 +160,9 @@ PRELUDE = r"""
 #define FMAF(a, b, c) ((a) * (b) + (c))
 #endif
 
-static inline float gs_scalef(float y, int k) {
-  int half = k >> 1;
-  union { int32_t i; float f; } a = {(half + 127) << 23}, b = {(k - half + 127) << 23};
-  return y * a.f * b.f;
-}
-
 static inline float gs_expf(float x) {
   float c = x > 89.0f ? 89.0f : x;
-  c = c < -104.0f ? -104.0f : c;
+  c = x < -104.0f ? 0.0f : c;  // products that are too small for the type take long
   float n = __builtin_rintf(c * 0x1.715476p+0f);
   float r = FMAF(n, -0.693359375f, c);
   r = FMAF(n, 2.12194440e-4f, r);
@@ -179,19 +173,14 @@ static inline float gs_expf(float x) {
   p = FMAF(p, r, 1.6666665459e-1f);
   p = FMAF(p, r, 5.0000001201e-1f);
   p = FMAF(p, r * r, r) + 1.0f;
-  return gs_scalef(p, (int)(n == n ? n : 0.0f));
-}
-
-static inline double gs_scale(double y, int k) {
-  int half = k >> 1;
-  union { int64_t i; double f; } a = {(int64_t)(half + 1023) << 52};
-  union { int64_t i; double f; } b = {(int64_t)(k - half + 1023) << 52};
-  return y * a.f * b.f;
+  int k = (int)(n == n ? n : 0.0f), half = k >> 1;
+  union { int32_t i; float f; } a = {(half + 127) << 23}, b = {(k - half + 127) << 23};
+  return p * a.f * (x < -104.0f ? 0.0f : b.f);
 }
 
 static inline double gs_exp(double x) {
   double c = x > 710.0 ? 710.0 : x;
-  c = c < -746.0 ? -746.0 : c;
+  c = x < -746.0 ? 0.0 : c;
   double n = __builtin_rint(c * 0x1.71547652b82fep+0);
   double r = FMA(n, -6.93147180369123816490e-01, c);
   r = FMA(n, -1.90821492927058770002e-10, r);
@@ -208,7 +197,10 @@ static inline double gs_exp(double x) {
   p = FMA(p, r, 1.0 / 6.0);
   p = FMA(p, r, 0.5);
   p = FMA(p, r * r, r) + 1.0;
-  return gs_scale(p, (int)(n == n ? n : 0.0));
+  int k = (int)(n == n ? n : 0.0), half = k >> 1;
+  union { int64_t i; double f; } a = {(int64_t)(half + 1023) << 52};
+  union { int64_t i; double f; } b = {(int64_t)(k - half + 1023) << 52};
+  return p * a.f * (x < -746.0 ? 0.0 : b.f);
 }
 
 static inline float gs_tanhf(float x) {
@@ -362,7 +354,8 @@ static inline float gs_erff(float x) {
   q = FMAF(q, c, 0.10637359321117401f);
   q = FMAF(q, c, 0.6350682973861694f);
   q = FMAF(q, c, 1.128669023513794f);
-  return a < 1.0f ? FMAF(x, p, x) : __builtin_copysignf(1.0f - gs_expf(-c * q), x);
+  float low = FMAF(x, p, x), high = __builtin_copysignf(1.0f - gs_expf(-c * q), x);
+  return a < 1.0f ? low : high;
 }
 
 static inline double gs_erf(double x) {
@@ -396,7 +389,8 @@ static inline double gs_erf(double x) {
   q = FMA(q, s, 0.04969844540339464);
   q = FMA(q, s, -0.15436117429436919);
   q = FMA(q, s, 0.20798329133342885);
-  return a < 1.0 ? FMA(x, p, x) : __builtin_copysign(1.0 - gs_exp(-c * c) * q, x);
+  double low = FMA(x, p, x), high = __builtin_copysign(1.0 - gs_exp(-c * c) * q, x);
+  return a < 1.0 ? low : high;
 }
 """
 """What expressions call."""
