@@ -41,11 +41,9 @@ def _lanes(nest: Nest) -> int:
         return max(range(len(nest.sizes)), key=lambda loop: (nest.sizes[loop], loop))
     every = [op.loops.union(op.reduced) for op in nest.ops]
     lacking = [loop for loop in loops if not all(loop in own for own in every)]
-    if lacking:
-        return lacking[0]
     dense = [load.dims[-1] for load in nest.loads if load.dims]
     dense += [result.dims[-1] for result in nest.results if result.dims]
-    return max(loops, key=lambda loop: (dense.count(loop), loop))
+    return max(lacking or loops, key=lambda loop: (dense.count(loop), loop))
 
 
 def _rows(nest: Nest) -> int | None:
