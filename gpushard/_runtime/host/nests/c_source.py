@@ -209,23 +209,34 @@ class _Writer(Schedule):
             self._position(place, operands[0], parts)
             return
         name = TYPES[op.dtype]
+        value = product([cast(x, name) for x in operands])
+        if not group.reduced:  # outer loops alone: each element is added to the total
+            to = element(self.totals[place])
+            self._combine(place, to, value, parts)
+            return
         sums = parts.accumulator(place, "c", name, op.dtype.itemsize)
         parts.start(place, sums, _start(op, op.dtype))
-        value = product([cast(x, name) for x in operands])
         if _adds(op):
-            parts.body.append(Set(sums, value, Step("add", place), "+="))
+            self._combine(place, sums, value, parts)
             parts.clauses += [f"reduction(+:{sums})"] * across
         elif across:
             self._extreme_of_lanes(place, sums, value, parts)
         else:
-            x = Register(f"x{place}", place=place)
-            parts.body.append(Let(x, name, value, Step("compute", place)))
-            parts.body.append(Set(sums, _extreme(op, sums, x), Step("add", place)))
+            self._combine(place, sums, value, parts)
         if across or self.is_last(op):
             self._add_strip(place, sums, parts)
             return
         value = self._mean(op, sums) if op.name == "mean" else sums
         parts.ending(self._stored(place, cast(value, name)))
+
+    def _combine(self, place: int, to: Element, value: Expr, parts: _Parts) -> None:
+        """Bring an element into an accumulator."""
+        op, x = self.ops[place], Register(f"x{place}", place=place)
+        if _adds(op):
+            parts.body.append(Set(to, value, Step("add", place), "+="))
+            return
+        parts.body.append(Let(x, TYPES[op.dtype], value, Step("compute", place)))
+        parts.body.append(Set(to, _extreme(op, to, x), Step("add", place)))
 
     def _extreme_of_lanes(self, place: int, best: Element, value: Expr, parts: _Parts) -> None:
         """Look for what is not a number apart, so that lanes are independent."""
