@@ -27,12 +27,12 @@ from gpushard._runtime.host.nests.c_products import PRELUDE as PRODUCTS
 from gpushard._runtime.host.nests.c_products import Product, product_source
 from gpushard._runtime.host.nests.c_schedule import Schedule
 from gpushard._runtime.host.nests.expressions import (
-    PRELUDE,
     TYPES,
     cast,
     expression,
     is_reduction,
     literal,
+    prelude,
 )
 from gpushard._runtime.kernel_checks import Program, Task
 from gpushard._runtime.kernel_tree import (
@@ -462,7 +462,8 @@ class _Writer(Schedule):
             "void region(char **p, const int64_t *n, char *rows) {", *head, *lines_of(body), "}",
         ]  # fmt: skip
         functions = [PRODUCTS, *self._products] if self._products else []
-        text = "\n".join([PRELUDE, *functions, *lines, ""])
+        body_text = "\n".join([*functions, *lines, ""])
+        text = prelude(body_text) + body_text
         return Source(text, tuple(scratch), tuple(strided), self._program(body))
 
     def _program(self, body: tuple[Statement, ...]) -> Program:

@@ -394,3 +394,18 @@ static inline double gs_erf(double x) {
 }
 """
 """What expressions call."""
+
+
+def prelude(text: str) -> str:
+    """Return the beginning of a source in C: what its text calls, and what that calls.
+
+    >>> "gs_logf(float" in prelude("x = gs_log1pf(y);"), "gs_tanhf" in prelude("x = gs_logf(y);")
+    (True, False)
+    """
+    head, *functions = PRELUDE.split("\nstatic inline ")
+    called: list[str] = []
+    for function in reversed(functions):  # a function calls earlier ones
+        name = function.partition("(")[0].split()[-1]
+        if any(f"{name}(" in other for other in (text, *called)):
+            called.insert(0, function)
+    return "\nstatic inline ".join([head, *called])
