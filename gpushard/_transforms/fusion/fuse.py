@@ -143,16 +143,18 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
       region: the region.
       used: values that are needed outside of it.
     """
-    members = [member for member in region.members if member.step not in region.again]
-    results = [member for member in members if member.step.results[0] in used]
-    if len(region.members) > 1 and results:
-        laid = laid_out(region.members, results, region.sizes, region.inner)
+    steps = [member.step for member in region.members]
+    wanted = {x for step in steps for x in step.results if step not in region.again and x in used}
+    members, sizes, inner = region.without_others(wanted)
+    results = [member for member in members if member.step.results[0] in wanted]
+    if len(members) > 1 and results:
+        laid = laid_out(members, results, sizes, inner)
         kernel = None if laid is None else one(laid)
         if kernel is not None:
             return [kernel]
     if region.plain is not None:
         return _region_steps(region.plain, used)
-    return [member.step for member in members]
+    return steps
 
 
 def _sort_steps(steps: list[Operation], graph: Graph) -> list[Operation]:

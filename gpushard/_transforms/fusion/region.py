@@ -115,6 +115,37 @@ class Region:
         region.members.sort(key=lambda member: order[member.step])
         return region
 
+    def without_others(
+        self, wanted: Collection[Var]
+    ) -> tuple[list[Member], list[int], frozenset[int]]:
+        """Return the operations that wanted values need, the lengths of their loops, and `inner`.
+
+        If other regions compute all that read a value, this one need not compute it.
+        """
+        needed, members = set(wanted), list[Member]()
+        for member in reversed(self.members):
+            if member.step.results[0] in needed:
+                needed.update(view.base for view in member.views)
+                members.insert(0, member)
+        if len(members) == len(self.members):
+            return members, self.sizes, self.inner
+        arrays = [x for m in members for x in (*m.operand_loops, m.dims, m.reduced)]
+        loops = sorted({loop for dims in arrays for loop in dims if loop is not None})
+        number: dict[Any, Any] = {None: None} | {loop: n for n, loop in enumerate(loops)}
+
+        def renamed(dims: Sequence[int | None]) -> tuple[Any, ...]:
+            return tuple([number[loop] for loop in dims])
+
+        members = [
+            dataclasses.replace(
+                m, operand_loops=list(map(renamed, m.operand_loops)), dims=renamed(m.dims),
+                reduced=renamed(m.reduced),
+            )
+            for m in members
+        ]  # fmt: skip
+        sizes = [self.sizes[loop] for loop in loops]
+        return members, sizes, frozenset(number[x] for x in self.inner if x in number)
+
     def _add(self, form: Form, member: Member, sizes: Sequence[int]) -> bool:
         """Add an operation along loops of some lengths if it stays within bounds."""
         result = form.step.results[0]

@@ -123,6 +123,20 @@ def test_a_value_is_written_if_one_of_its_readers_cannot_compute_it() -> None:
             np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-9)
 
 
+@pytest.mark.parametrize("compiler", ["cc", ""])
+def test_what_all_readers_compute_is_done_by_no_other(compiler: str) -> None:
+    def function(x: Any, m: Any) -> Any:
+        return m.exp(x) / x.max(0), m.minimum(x * 3, x.sum(0))
+
+    with testing.runtime(**HOST, compiler=compiler, enable_checks=True):
+        x = placed(TABLE, P("x"))
+        program, steps = compiled(function, x)
+        names = sorted(str(step.name) for step in steps)
+        assert names == ["fused exp divide multiply minimum", "fused max sum"]
+        for found, wanted in zip(program(x), function(TABLE, np), strict=True):
+            np.testing.assert_allclose(np.asarray(found), wanted, rtol=1e-9)
+
+
 def test_regions_know_what_they_do_again() -> None:
     with testing.runtime(**HOST, compiler=""):
         _, steps = compiled(standardize, placed(TABLE, P("x")))
