@@ -48,7 +48,8 @@ class Batch:
         known: set[str] = set()
         for text, name in self._waiting.items():
             shared, own = _parts(text)
-            for part in re.split(r"(?=\n#if defined\(__AVX512F__\))", shared):
+            for part in re.split(r"\n(?=static inline |#if defined\(__AVX512F__\))", shared):
+                part = part.strip()
                 if part not in known:
                     known.add(part)
                     lines.append(part)
