@@ -316,8 +316,7 @@ def test_rows_that_are_long_are_two_kernels() -> None:
         close(traced(x), (value * 2 + 1) / value.max(axis=-1, keepdims=True))
         text = traced.lower(x).compile().as_text().splitlines()
         lines = [line for line in text if not line.startswith("#")]
-        assert len(lines) == 4, lines
-        assert "= max" in lines[1] and "fused" in lines[2], lines  # which computes the rest at last
+        assert len(lines) == 4 and "fused" in lines[1], lines  # what is needed twice is in both
 
 
 def test_what_has_no_statement_ends_a_region() -> None:

@@ -10,7 +10,8 @@ An example: a softmax over the first axis of `x`, of 4096 x 4096 numbers split b
 Region 2 can compute `e` again from `x` and `m`: it then reads 64 MB of `x`, where it read 64 MB of
 `e`. Region 1 no longer writes `e`. So 64 MB less pass memory, for one `exp` more per element.
 
-A value is computed again only if all its readers can do so, since it is written otherwise.
+A value is computed again only if all its readers can do so, since it is written otherwise. Kernels
+of GPUs compute nothing again: programs of many small kernels would have more launches.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def recompute(groups: Groups, views: dict[Var, RegionView], graph: Graph) -> Non
             continue
         for form in group.forms:
             x = form.step.results[0]
-            if x in written or form.step in group.again:
+            if x in written or form.step in group.again or form.serves is not None:
                 continue
             if not 1 <= len(readers.get(x, ())) <= _MOST_READERS:
                 continue

@@ -31,7 +31,7 @@ KERNELS: dict[str, tuple[Callable[[Any], Any], tuple[int, int], list[list[str]]]
     "rows that fit": (centered, (40, 500), [["mean", "subtract", "multiply"]]),
     "longer rows": (centered, (40, 2000), [["subtract", "multiply"]]),
     "means of longer rows": (lambda x: (x * 2).mean(-1), (40, 2000), [["multiply", "mean"]]),
-    "sums along other dims": (summed_both_ways, (500, 600), [["multiply", "sum"]] * 2),
+    "sums along other dims": (summed_both_ways, (500, 600), [["multiply", "sum"]]),
 }
 """Functions, and the operations of each kernel."""
 
