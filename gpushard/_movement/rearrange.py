@@ -62,6 +62,13 @@ def plan_for(
     return prepared_plan(sources[0].runtime, _plan, of, sources), sources
 
 
+def plan_of(
+    runtime: Runtime, how: Rearrangement, source: Tiling, destination: Tiling, itemsize: int
+) -> Plan:
+    """Return the plan of a rearrangement of one array, for what it costs."""
+    return prepared_plan(runtime, _plan, (how, (source,), (0,), destination, itemsize)).plan
+
+
 def _plan(
     runtime: Runtime,
     how: Rearrangement,
@@ -75,7 +82,13 @@ def _plan(
     assert (shapes, destination.shape) == (how.sources, how.shape), "of another rearrangement"
     check_runtime(runtime, destination, *tilings)
     return make_rearrange(
-        how, tilings, which, destination, itemsize, root_nbytes, runtime.settings.relay_bytes
+        how,
+        tilings,
+        which,
+        destination,
+        itemsize,
+        root_nbytes or [0] * len(tilings),
+        runtime.settings.relay_bytes,
     )
 
 

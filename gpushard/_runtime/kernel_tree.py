@@ -196,14 +196,22 @@ class Dim:
     length: Expr  # how many elements it has
     lanes: str = ""  # "strip": it has a strip of the loop; "whole": all of it, strip by strip
     start: int = 0  # its element for index 0 of the loop
+    period: Expr | None = None  # how many elements it has, if the first one follows the last one
 
     @property
     def index(self) -> Expr:
-        """The element that a statement in the loop reads or writes, without `start`."""
+        """The element that a statement in the loop reads or writes, without `start`.
+
+        Of a periodic dim it is the element itself. Along lanes, a strip ends where such a dim
+        does, and pointers are to element `start`, or as many elements before the first one.
+        """
         if self.loop is None:
             return number(0)
         if self.lanes:
             return LANE if self.lanes == "strip" else total([STRIP, LANE])
+        if self.period is not None and isinstance(self.loop, int):
+            at = total([index(self.loop), number(self.start)])
+            return Expr("{0} < {1} ? {0} : {0} - {1}", (at, self.period))
         if isinstance(self.loop, Deal):
             return Atom("k")
         return index(self.loop) if isinstance(self.loop, int) else Atom("part")
@@ -460,16 +468,33 @@ class Strips:
     width: int
     body: tuple[Statement, ...]
     twice: bool  # whether the text of full strips stands apart, with a constant length
+    cuts: tuple[Expr, ...] = ()  # elements that begin a strip in any case
 
     def lines(self) -> list[str]:
         """Write it in C."""
         n, w, body = f"n{self.loop}", self.width, lines_of(self.body)
+        if self.cuts:
+            return self._cut(n, body)
         head = f"for (int64_t j0 = 0; j0 < {n}; j0 += {w}) {{"
         if not self.twice:
             return [head, f"const int64_t m = j0 + {w} < {n} ? {w} : {n} - j0;", *body, "}"]
         return [
             head, f"if (j0 + {w} <= {n}) {{ enum {{ m = {w} }};", *body,
             f"}} else {{ const int64_t m = {n} - j0;", *body, "} }",
+        ]  # fmt: skip
+
+    def _cut(self, n: str, body: Sequence[str]) -> list[str]:
+        """Write strips that end at cuts: `left` elements are left up to the next one."""
+        head = [
+            f"for (int64_t j0 = 0, left; j0 < {n}; j0 += left) {{",
+            f"left = {n} - j0 < {self.width} ? {n} - j0 : {self.width};",
+            *[f"if (j0 < {cut} && {cut} - j0 < left) left = {cut} - j0;" for cut in self.cuts],
+        ]
+        if not self.twice:
+            return [*head, "const int64_t m = left;", *body, "}"]
+        return [
+            *head, f"if (left == {self.width}) {{ enum {{ m = {self.width} }};", *body,
+            "} else { const int64_t m = left;", *body, "} }",
         ]  # fmt: skip
 
 

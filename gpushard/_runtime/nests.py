@@ -6,7 +6,8 @@ in this order:
 
 - *loads*: elements of operands. Dim d of the array runs along loop `dims[d]`, and its element for
   index i of the loop is `starts[d] + i`; None is one element, `starts[d]`. The same array may be
-  loaded several times, shifted: then it has `more[d]` elements beyond those of the loop.
+  loaded several times, shifted: then it has `more[d]` elements beyond those of the loop. A dim may
+  be *periodic*, as in a roll: behind its last element comes its first one.
 - *elementwise operations*: one number from those of the operands at the same indices. They vary
   along the loops of any of these (or fewer than others: what lacks a loop is broadcast).
 - *reductions* over loops, which their results lack: `sum`, `prod`, `mean`, `max`, `min`, `any`,
@@ -87,6 +88,12 @@ class Load:
     dims: tuple[int | None, ...]  # loop that each of its dims runs along; None: it has one element
     starts: Shape  # element of each dim that is read first
     more: Shape  # how many elements each dim has beyond the loop's
+    periodic: frozenset[int] = frozenset()  # dims that begin again behind their last element
+
+    @property
+    def is_cut(self) -> bool:
+        """Whether elements that are neighbours in memory may be no neighbours in the nest."""
+        return any(self.more) or bool(self.periodic)
 
     @property
     def loops(self) -> frozenset[int]:
@@ -177,7 +184,7 @@ class Nest:
 
     def runs(self, alike: Sequence[Collection[int]] = ()) -> list[list[int]]:
         """Group the loops that may be one longer loop; see `runs_of` about `alike`."""
-        cut: list[Collection[int]] = [load.loops for load in self.loads if any(load.more)]
+        cut: list[Collection[int]] = [load.loops for load in self.loads if load.is_cut]
         cut += [op.reduced for op in self.ops if op.kernel is None and REDUCTIONS[op.name].position]
         apart = [{loop} for loops in cut for loop in loops]
         uses = [loops for op in self.ops for loops in (op.loops, op.reduced)]

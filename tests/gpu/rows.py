@@ -60,14 +60,20 @@ class Builder:
         self.read: set[int] = set()  # values that operations take
         self.numbers = 0
 
-    def load(self, dtype: Any, loops: Any = None, starts: int = 0, more: int = 0) -> int:
-        """Read a block; its last dim has elements ahead of what is read, and behind."""
+    def load(
+        self, dtype: Any, loops: Any = None, starts: int = 0, more: int = 0, periodic: int = 0
+    ) -> int:
+        """Read a block; its last dim has elements ahead of what is read, and behind.
+
+        A periodic one has as many fewer elements in all.
+        """
         dims = tuple(n for n in self.loops if loops is None or n in loops)
         ahead, beyond = [0] * len(dims), [0] * len(dims)
         if dims:
-            ahead[-1], beyond[-1] = starts, starts + more
+            ahead[-1], beyond[-1] = starts, starts + more - periodic
         place, dtype = len(self.loads), np.dtype(dtype)
-        self.loads.append(Load(place, dtype, dims, tuple(ahead), tuple(beyond)))
+        around = frozenset([len(dims) - 1] if dims and periodic else [])
+        self.loads.append(Load(place, dtype, dims, tuple(ahead), tuple(beyond), around))
         self.dtypes.append(dtype)
         return len(self.loads) - 1
 
@@ -134,8 +140,9 @@ def drawn(seed: int) -> Kernel:
     rng = np.random.default_rng(seed)
     letter = "bieffddF"[seed % 8]
     build = Builder(rng, 1 + seed // 8 % 2, 1 + seed // 16 % 2, across=seed // 3 % 4 == 0)
-    start, more = [(0, 0), (0, 0), (8, 0), (3, 2)][rng.integers(4)]
-    build.load(letter, starts=start, more=more)
+    build.load(
+        letter, None, *[(0, 0), (0, 0), (8, 0), (3, 2), (1, 0, 1), (3, 2, 4)][rng.integers(6)]
+    )
     for loops in (build.along, build.rows, None):
         if rng.integers(2):
             build.load(letter, loops)
@@ -183,8 +190,8 @@ def drawn_short(seed: int) -> Kernel:
     build.load(letter, {*build.rows, *short[-2:]})
     for n in range(rng.integers(1, 4)):
         loops = set(rng.choice(short, rng.integers(1, len(short) + 1), replace=False))
-        start, more = [(0, 0), (8, 0), (3, 2)][rng.integers(3)]
-        build.load(letter, loops | ({0} if n == 2 else set()), starts=start, more=more)
+        places = [(0, 0), (8, 0), (3, 2), (1, 0, 1)][rng.integers(4)]
+        build.load(letter, loops | ({0} if n == 2 else set()), *places)
     values = [*range(len(build.loads))]
     for _ in range(rng.integers(3, 9)):
         a, b = (int(rng.choice(values[-6:])) for _ in range(2))

@@ -63,6 +63,10 @@ def nearest(m: Any, points: Any, centres: Any) -> Any:
     return m.argmin(apart + (centres * centres).sum(1), axis=1)
 
 
+def torus(m: Any, a: Any) -> Any:
+    return m.roll(a, 1, 0) + m.roll(a, -1, 0) + m.roll(a, 1, 1) + m.roll(a, (-2, 3), (0, 1)) - 4 * a
+
+
 def k_means(m: Any, points: Any, centres: Any, numbers: Any) -> Any:
     chosen = (nearest(m, points, centres)[:, None] == numbers).astype("float32")
     return (chosen.T @ points) / m.maximum(chosen.sum(0), 1)[:, None]
@@ -108,6 +112,7 @@ PROGRAMS: dict[str, Program] = {
     "columns": (columns, [floats(300, 70)], [P()], 1),
     "N-body": (n_body, [floats(130, 3)], [P()], 1),
     "stencil": (stencil, [floats(131, 40)], [P()], 1),
+    "torus": (torus, [floats(131, 40)], [P()], 1),
     "k-means": (
         k_means, [floats(1003, 16), floats(32, 16), np.arange(32)], [P(), P(), P()], 1,
     ),
@@ -127,6 +132,7 @@ PROGRAMS: dict[str, Program] = {
 SPLIT: dict[str, Program] = {
     "N-body": (n_body, [floats(130, 3)], [ROWS], 2),  # all places go to all devices
     "stencil": (stencil, [floats(131, 40)], [ROWS], 2),  # edges do
+    "torus": (torus, [floats(131, 40)], [ROWS], 2),
     "k-means": (k_means, [floats(1003, 16), floats(32, 16), np.arange(32)], [ROWS, P(), P()], 4),
     "logistic": (logistic, [floats(400, 50), floats(400), floats(50)], [ROWS, ROWS, P()], 3),
 }
@@ -330,7 +336,7 @@ def test_what_has_no_statement_ends_a_region() -> None:
 
 EXACT = [
     "add", "apart", "broadcast", "columns", "exp", "less dim", "multiply", "new dim", "part",
-    "part last", "row", "tanh", "transpose", "where",
+    "part last", "roll", "row", "tanh", "transpose", "where",
 ]  # fmt: skip
 """Functions of which no reduction is part."""
 

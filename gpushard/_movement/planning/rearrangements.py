@@ -193,11 +193,33 @@ def roll(shape: Shape, shifts: tuple[int, ...], axes: tuple[int, ...]) -> Rearra
         [(0, by, n - by), (n - by, 0, by)] if by else [(0, 0, n)]
         for by, n in zip(moved, shape, strict=True)
     ]
+    return _from_pieces(shape, shape, pieces)
+
+
+@_remember
+def extend(shape: Shape, before: Shape, behind: Shape) -> Rearrangement:
+    """Describe `numpy.pad` with the mode "wrap", by no more elements than there are.
+
+    >>> [part.begin for part in extend((5,), (2,), (1,)).parts]
+    [(3,), (0,), (0,)]
+    """
+    pieces = [
+        [piece for piece in ((n - low, 0, low), (0, low, n), (0, low + n, high)) if piece[2]]
+        for n, low, high in zip(shape, before, behind, strict=True)
+    ]
+    result = tuple(sum(widths) for widths in zip(before, shape, behind, strict=True))
+    return _from_pieces(shape, result, pieces)
+
+
+def _from_pieces(
+    shape: Shape, result: Shape, pieces: Sequence[Sequence[tuple[int, int, int]]]
+) -> Rearrangement:
+    """Put boxes of a source together; pieces of a dim are (element, where it goes, length)."""
     read, parts = plain(shape), []
     for chosen in itertools.product(*pieces):
         begin, starts, lengths = zip(*chosen, strict=True)
         parts.append(MappedBox(0, read, _place_source(0, lengths, starts).write, begin))
-    return Rearrangement((shape,), shape, tuple(parts))
+    return Rearrangement((shape,), result, tuple(parts))
 
 
 @_remember

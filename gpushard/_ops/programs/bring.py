@@ -12,11 +12,13 @@ import numpy as np
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import held_elements
+from gpushard._movement.planning.rearrangements import extend
+from gpushard._movement.rearrange import plan_of, rearrange
 from gpushard._movement.reshard import Mover
 from gpushard._ops.operand import placed
 from gpushard._ops.steps import Draft, Runnable
 from gpushard._runtime.runtime import Runtime
-from gpushard._typing import Dtype, HostArray, IntArray
+from gpushard._typing import Dtype, HostArray, IntArray, Shape
 
 
 class Bring(Runnable):
@@ -43,9 +45,55 @@ class Bring(Runnable):
         """Approximate bytes of the plan."""
         return self.mover.nbytes
 
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that memory domains receive from others."""
+        return self.mover.bytes_received
+
     def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
         """Count the bytes that each device receives."""
         return lacking_bytes(self._source, self._to, self._itemsize)
+
+
+class Extend(Runnable):
+    """Copies boxes of a value that continues beyond its ends, where it begins again.
+
+    Args:
+      runtime: the runtime of its devices.
+      source: the tiling of the value.
+      to: the tiling of the result, whose shape has more elements.
+      before: how many of them are ahead of the first element in each dim.
+      itemsize: bytes of an element.
+      name: the name of the operation, for errors.
+    """
+
+    def __init__(
+        self, runtime: Runtime, source: Tiling, to: Tiling, before: Shape, itemsize: int, name: str
+    ) -> None:
+        self._source, self._to, self._before = source, to, before
+        self._itemsize, self._name = itemsize, name
+        shapes = zip(to.shape, source.shape, before, strict=True)
+        self._how = extend(source.shape, before, tuple([m - n - low for m, n, low in shapes]))
+        self._plan = plan_of(runtime, self._how, source, to, itemsize)
+        self.writes = (self._plan.bytes_written,)
+
+    @property
+    def nbytes(self) -> int:
+        """Approximate bytes of the plan."""
+        return self._plan.nbytes
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes that memory domains receive from others."""
+        return self._plan.bytes_received
+
+    def run(self, operands: Sequence[ShardedBuffer], numbers: Sequence[Any]) -> list[ShardedBuffer]:
+        """Copy the data."""
+        return [rearrange(operands, self._how, self._to, self._name)]
+
+    def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
+        """Count the bytes that each device receives."""
+        return lacking_bytes(self._source, self._to, self._itemsize, self._before)
 
 
 class Place(Runnable):
@@ -75,20 +123,32 @@ def lacking(source: Tiling, to: Tiling) -> int:
     return 0 if source is to else int(lacking_each(source, to).sum())
 
 
-def lacking_bytes(source: Tiling, to: Tiling, itemsize: int) -> Counter[Any]:
+def lacking_bytes(
+    source: Tiling, to: Tiling, itemsize: int, before: Shape | None = None
+) -> Counter[Any]:
     """Count for each device the bytes of a tiling that it does not have in another one."""
-    nbytes = (lacking_each(source, to) * itemsize).tolist()
+    nbytes = (lacking_each(source, to, before) * itemsize).tolist()
     return Counter(dict(zip(to.devices, nbytes, strict=True)))
 
 
 @functools.lru_cache(maxsize=4096)
-def lacking_each(source: Tiling, to: Tiling) -> IntArray:
-    """Count for each device the elements of a tiling that it does not have in another one."""
+def lacking_each(source: Tiling, to: Tiling, before: Shape | None = None) -> IntArray:
+    """Count for each device the elements of a tiling that it does not have in another one.
+
+    Args:
+      source: the other tiling.
+      to: the tiling.
+      before: how many elements of it are ahead of those of the other one, where it goes on beyond
+        both ends as `Extend` does.
+    """
     at = {device: n for n, device in enumerate(source.devices)}
     places = np.array([at.get(device, -1) for device in to.devices], np.int64)
     common: IntArray = np.asarray(places >= 0, np.int64)
-    for dim in range(len(source.shape)):
-        low = np.maximum(source.starts[dim][places], to.starts[dim])
-        high = np.minimum(source.stops[dim][places], to.stops[dim])
-        common = common * np.maximum(high - low, 0)
+    for dim, n in enumerate(source.shape):
+        present = np.zeros(len(places), np.int64)
+        for ahead in (0,) if before is None else (before[dim] - n, before[dim], before[dim] + n):
+            low = np.maximum(source.starts[dim][places] + ahead, to.starts[dim])
+            high = np.minimum(source.stops[dim][places] + ahead, to.stops[dim])
+            present += np.maximum(high - low, 0)
+        common = common * present
     return np.asarray(to.volumes - common)

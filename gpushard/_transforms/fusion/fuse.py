@@ -50,8 +50,10 @@ def fuse_regions(graph: Graph) -> list[Operation]:
     candidates = _Candidates()
     for step in graph.needed():
         view = view_of(step)
+        if view is not None and view.base in views:
+            view = views[view.base].then(view)
         if view is not None:
-            views[step.results[0]] = views[view.base].then(view) if view.base in views else view
+            views[step.results[0]] = view
         form = None if view is not None else form_of(step, views)
         needs = [views[x].base if x in views else x for x in step.arrays]
         after = max([group_of.get(x, -1) for x in needs], default=-1)
@@ -147,7 +149,8 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
     wanted = {x for step in steps for x in step.results if step not in region.again and x in used}
     members, sizes, inner = region.without_others(wanted)
     results = [member for member in members if member.step.results[0] in wanted]
-    if len(members) > 1 and results:
+    around = any(view.periodic for member in members for view in member.views)
+    if results and (len(members) > 1 or around):
         laid = laid_out(members, results, sizes, inner)
         kernel = None if laid is None else one(laid)
         if kernel is not None:

@@ -23,7 +23,7 @@ from gpushard._geometry.tiling import Tiling
 from gpushard._ops.row import Kernel
 from gpushard._runtime.nests import Nest
 from gpushard._transforms.graph.graph import Var
-from gpushard._typing import IntArray
+from gpushard._typing import IntArray, Shape
 
 Part = tuple[int, int, tuple[tuple[int, int, int] | None, ...]]
 """A range of rows of the results: the first, and the one behind the last. Then for each operand the
@@ -40,14 +40,16 @@ class Halos:
 
 
 def halos(
-    nest: Nest, operands: Sequence[Var], tilings: Sequence[Tiling], results: Sequence[Tiling]
-) -> Halos | None:
+    nest: Nest, operands: Sequence[Var], tilings: Sequence[Tiling], before: Sequence[Shape],
+    results: Sequence[Tiling],
+) -> Halos | None:  # fmt: skip
     """Plan the parts and halos of a nest; None if no operand needs a halo, or it cannot run so.
 
     Args:
       nest: the loop nest.
       operands: its operands, in the layouts that they have.
       tilings: the boxes of the operands that each device needs.
+      before: how many elements these have ahead of the first ones of the operands.
       results: the boxes of its results.
     """
     short = [n for n, x in enumerate(operands) if tilings[n] is not x.tiling]
@@ -61,14 +63,15 @@ def halos(
         present, needed = operands[n].tiling, tilings[n]
         rest = range(1, len(present.shape))
         same = all(
-            np.array_equal(present.starts[dim], needed.starts[dim])
-            and np.array_equal(present.stops[dim], needed.stops[dim])
+            np.array_equal(present.starts[dim] + before[n][dim], needed.starts[dim])
+            and np.array_equal(present.stops[dim] + before[n][dim], needed.stops[dim])
             for dim in rest
         )
         if n not in along or not same or present.devices != needed.devices:
             return None
-        begin = np.maximum(begin, present.starts[0] - (needed.starts[0] - first))
-        end = np.minimum(end, present.stops[0] - (needed.stops[0] - last))
+        here = before[n][0]
+        begin = np.maximum(begin, present.starts[0] + here - (needed.starts[0] - first))
+        end = np.minimum(end, present.stops[0] + here - (needed.stops[0] - last))
     empty = begin >= end  # devices without a result that needs only their own block
     if empty[first < last].any():
         return None
@@ -101,7 +104,7 @@ def halos(
                     continue
                 low = a[device] + needed.starts[0][device] - first[device]
                 high = b[device] + needed.stops[0][device] - last[device]
-                origin = every[at].starts[0][device]
+                origin = every[at].starts[0][device] + (before[n][0] if at == n else 0)
                 rows.append((at, int(low - origin), int(high - origin)))
             span_rows = int(a[device] - first[device]), int(b[device] - first[device])
             parts.append((*span_rows, tuple(rows)))

@@ -24,10 +24,9 @@ import numpy as np
 
 from gpushard._geometry.free_boxes import tiling_of_boxes
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.reshard import Mover
 from gpushard._movement.sharding_devices import devices_of
 from gpushard._ops.aval import Aval
-from gpushard._ops.programs.bring import Bring
+from gpushard._ops.programs.bring import Bring, Extend
 from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
 from gpushard._ops.programs.launched import launched_nest
 from gpushard._ops.programs.local import Compute, Local
@@ -77,6 +76,7 @@ class RegionLayout:
     loads: tuple[Load, ...]
     places: dict[tuple[int, int], int]  # the load of each operand of each member, if it is one
     tilings: list[Tiling]  # boxes of the operands that the kernel reads
+    before: list[Shape]  # for each operand how many elements of these are ahead of its first ones
     results: Sequence[Member]
     merges: list[Merge | None]  # for each result what merges the parts of devices
 
@@ -91,8 +91,9 @@ class RegionLayout:
 
 Boxes = tuple[IntArray, IntArray]
 
-_Read = tuple[Var, tuple[int | None, ...], Shape]
-"""An array, the loops that its dims run along, and the first element of each dim that is read."""
+_Read = tuple[Var, tuple[int | None, ...], Shape, frozenset[int]]
+"""An array, the loops that its dims run along, the first element of each dim that is read, and the
+dims that are periodic."""
 
 
 def merge_of(member: Member) -> Merge | None:
@@ -167,37 +168,40 @@ def _read(
     for number, member in enumerate(members):
         for at, (view, loops) in enumerate(zip(member.views, member.base_loops, strict=True)):
             if view.base not in inside:
-                places[number, at] = view.base, loops, view.starts
+                places[number, at] = view.base, loops, view.starts, view.periodic
     reads = list(dict.fromkeys(places.values()))
     result = results[0].step.results[0].tiling
     if any(x.tiling.devices != result.devices for x, *_ in reads):
         return None
     groups = _grouped(reads, boxes)
     operands = [group[0][0] for group in groups]
-    tilings, received = [], 0
-    array_of: dict[_Read, int] = {}
-    ends: list[tuple[IntArray, IntArray]] = []  # first elements that are read: least, greatest
+    cuts, received = [], 0
+    load_of: dict[_Read, Load] = {}
     for number, (x, group) in enumerate(zip(operands, groups, strict=True)):
-        cut, low, high = _cut(x, group, boxes)
-        ends.append((low, high))
-        array_of |= dict.fromkeys(group, number)
-        if cut is not x.tiling:
-            mover = Mover(devices_of(cut)[0].runtime, x.tiling, cut, x.dtype.itemsize, "fused")
-            received += mover.bytes_received
-        tilings.append(cut)
+        cut = _cut(x, group, boxes)
+        for read, starts in zip(group, cut.starts, strict=True):
+            periodic = [dim for dim in read[3] & cut.whole if starts[dim] > cut.more[dim]]
+            load_of[read] = Load(number, x.dtype, read[1], starts, cut.more, frozenset(periodic))
+        if cut.tiling is not x.tiling:
+            received += _bring(x, cut.tiling, cut.before, "fused").bytes_received
+        cuts.append(cut)
     views = {id(v): v.moved for m in members for v in m.views}
     if received > sum(member.step.moved for member in members) + sum(views.values()):
         return None
-    loads = tuple(
-        Load(
-            n, operands[n].dtype, dims, tuple(int(x) for x in np.subtract(begin, ends[n][0])),
-            tuple(int(x) for x in np.subtract(ends[n][1], ends[n][0])),
-        )
-        for read in reads
-        for n, (_, dims, begin) in [(array_of[read], read)]
-    )  # fmt: skip
-    load_of = {at: reads.index(read) for at, read in places.items()}
-    return RegionLayout(members, sizes, inner, operands, loads, load_of, tilings, results, merges)
+    loads = tuple([load_of[read] for read in reads])
+    numbers = {at: reads.index(read) for at, read in places.items()}
+    tilings, before = [cut.tiling for cut in cuts], [cut.before for cut in cuts]
+    return RegionLayout(
+        members, sizes, inner, operands, loads, numbers, tilings, before, results, merges
+    )
+
+
+def _bring(x: Var, to: Tiling, before: Shape, name: str) -> Bring | Extend:
+    """Return what brings an operand to other boxes: of itself, or of what is around it, too."""
+    runtime, itemsize = devices_of(to)[0].runtime, x.dtype.itemsize
+    if to.shape == x.shape:
+        return Bring(runtime, x.tiling, to, itemsize, name)
+    return Extend(runtime, x.tiling, to, before, itemsize, name)
 
 
 def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read]]:
@@ -211,44 +215,78 @@ def _grouped(reads: Sequence[_Read], boxes: dict[int, Boxes]) -> list[list[_Read
         alike.setdefault(read[:2], []).append(read)
     groups: list[list[_Read]] = []
     for (x, _), own in alike.items():
-        cut = _cut(x, own, boxes)[0]
-        apart = sum(int(_cut(x, [read], boxes)[0].volumes.sum()) for read in own)
+        cut = _cut(x, own, boxes).tiling
+        apart = sum(int(_cut(x, [read], boxes).tiling.volumes.sum()) for read in own)
         shared = cut is x.tiling or int(cut.volumes.sum()) <= apart
         groups += [own] if shared else [[read] for read in own]
     return groups
 
 
-def _cut(
-    x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]
-) -> tuple[Tiling, IntArray, IntArray]:
-    """Find the boxes of an operand that hold all its reads.
+@dataclasses.dataclass(frozen=True, eq=False)
+class _Cut:
+    """The boxes of an operand that hold all reads of a group."""
 
-    Returns:
-      The boxes, and for each dim the least and the greatest first element, counted from these.
+    tiling: Tiling
+    before: Shape  # for each dim how many elements it has ahead of the operand's first one
+    starts: list[Shape]  # for each read its first elements, from the start of a box
+    more: Shape  # how many elements each dim has beyond the loop's
+    whole: frozenset[int]  # periodic dims that all boxes have whole: kernels go around them
+
+
+def _cut(x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]) -> _Cut:
+    """Cut out of an operand what reads along the same loops need of it.
+
+    A read of a periodic dim may go beyond one of its ends. If devices have only a part of the dim,
+    boxes go beyond that end, too: they are boxes of an array that has further elements there.
     """
-    begins = np.array([begin for *_, begin in reads])
-    low, high = begins.min(axis=0), begins.max(axis=0)
+    begins = np.array([begin for _, _, begin, _ in reads])
     zero = np.zeros(len(x.tiling.devices), np.int64)
-    starts, stops = [], []
+    starts, stops, shape = [], [], list(x.shape)
+    low, high, before = [0] * len(shape), [0] * len(shape), [0] * len(shape)
+    around = set[int]()
     for dim, n in enumerate(x.shape):
-        spans = []
-        for (_, dims, _), first in zip(reads, begins[:, dim], strict=True):
-            loop = dims[dim]
-            a, b = boxes[loop] if loop is not None else (zero, zero + 1)
-            spans.append((a + first, b + first))
-        starts.append(np.min([a for a, _ in spans], axis=0))
-        stops.append(np.max([b for _, b in spans], axis=0))
-        if (x.tiling.stops[dim] - x.tiling.starts[dim] == n).all():
-            before, behind = starts[dim], n - stops[dim]
-            if (before == before[0]).all() and (behind == behind[0]).all():
-                # Blocks have all of it: they are read where they lie, and nothing is cut off.
-                starts[dim], stops[dim] = starts[dim] - before, stops[dim] + behind
-                low[dim] -= before[0]
-                high[dim] += behind[0]
+        loop = reads[0][1][dim]
+        a, b = boxes[loop] if loop is not None else (zero, zero + 1)
+        whole = bool((x.tiling.stops[dim] - x.tiling.starts[dim] == n).all())
+        periodic = [at for at, read in enumerate(reads) if dim in read[3] and loop is not None]
+        length = int(b.max())
+        if periodic and whole and not a.any() and (b == length).all():
+            around.add(dim)
+            starts.append(zero)
+            stops.append(zero + n)
+            high[dim] = n - length
+            continue
+        for at in periodic:
+            if begins[at, dim] + length - n > n - begins[at, dim]:
+                begins[at, dim] -= n  # beyond the first element it has fewer than beyond the last
+        low[dim], high[dim] = int(begins[:, dim].min()), int(begins[:, dim].max())
+        first, last = a + low[dim], b + high[dim]
+        ahead, behind = int(first.min()), n - int(last.max())
+        if (
+            whole
+            and (first == ahead).all()
+            and (n - last == behind).all()
+            and min(ahead, behind) >= 0
+        ):
+            # Blocks have all of it: they are read where they lie, and nothing is cut off.
+            first, last = first - ahead, last + behind
+            low[dim] -= ahead
+            high[dim] += behind
+        before[dim] = max(0, -ahead)
+        shape[dim] += before[dim] + max(0, -behind)
+        starts.append(first + before[dim])
+        stops.append(last + before[dim])
     cut = x.tiling
-    if x.shape and not (np.array_equal(cut.starts, starts) and np.array_equal(cut.stops, stops)):
-        cut = tiling_of_boxes(x.shape, cut.devices, np.array(starts), np.array(stops))
-    return cut, low, high
+    same = tuple(shape) == x.shape and np.array_equal(cut.starts, starts)
+    if shape and not (same and np.array_equal(cut.stops, stops)):
+        cut = tiling_of_boxes(tuple(shape), cut.devices, np.array(starts), np.array(stops))
+    return _Cut(
+        cut,
+        tuple(before),
+        [tuple((begin - low).tolist()) for begin in begins],
+        tuple([most - least for least, most in zip(low, high, strict=True)]),
+        frozenset(around),
+    )
 
 
 def op_of(
@@ -364,7 +402,7 @@ def one(laid: RegionLayout) -> Operation | None:
         return None
     split = None
     if not kernel.launched and nest.large >= LARGE:
-        split = halos(nest, laid.operands, laid.tilings, tilings)
+        split = halos(nest, laid.operands, laid.tilings, laid.before, tilings)
     read = laid.tilings if split is None else split.tilings
     sources = [*range(len(laid.operands)), *(split.sources if split else [])]
     sizes = [laid.operands[n].dtype.itemsize for n in sources]
@@ -389,14 +427,14 @@ def one(laid: RegionLayout) -> Operation | None:
         local = LocalCalls(plan, steps=kernel.steps)
     draft, moved = Draft(len(laid.operands)), 0
     values: list[int] = []
-    for at, (n, tiling, size) in enumerate(zip(sources, read, sizes, strict=True)):
-        own = laid.operands[n].tiling
-        if tiling is own and at == n:
+    for at, (n, tiling) in enumerate(zip(sources, read, strict=True)):
+        x = laid.operands[n]
+        if tiling is x.tiling and at == n:
             values.append(n)
             continue
-        step = Bring(runtime, own, tiling, size, name)
+        step = _bring(x, tiling, laid.before[n], name)
         values += draft.add(step, [n])
-        moved += step.mover.bytes_received
+        moved += step.bytes_received
     numbers = list(enumerate(kernel.numbers, len(laid.operands)))
     parts = {
         n: [of_device[call.home] for call in merge.calls]

@@ -44,7 +44,7 @@ class Region:
     again: frozenset[Operation] = frozenset()  # operations that another region does, too
     plain: Region | None = None  # the region without these
     weight: int = 0  # the number of operations, as `_MOST_OPERATIONS` counts them
-    loads: set[tuple[Var, Any, Any]] = dataclasses.field(default_factory=set)  # parts it reads
+    loads: set[tuple[Var, Any, Any, Any]] = dataclasses.field(default_factory=set)  # parts it reads
     ends: set[Var] = dataclasses.field(default_factory=set)  # values that no member takes
     far: bool = False  # whether inner loops are too long for a GPU kernel to go along them twice
     long: frozenset[int] = frozenset()  # loops that are not short
@@ -86,7 +86,7 @@ class Region:
         def is_along(member: Member) -> bool:
             """Note along which loops an operation reads the chain; False if others are noted."""
             return all(
-                not view.part and loops.setdefault(view.base, dims) == dims
+                not view.is_shifted and loops.setdefault(view.base, dims) == dims
                 for view, dims in zip(member.views, member.base_loops, strict=True)
                 if view.base in inside
             )
@@ -150,7 +150,7 @@ class Region:
         """Add an operation along loops of some lengths if it stays within bounds."""
         result = form.step.results[0]
         loads = self.loads.union([
-            (v.base, v.dims, v.starts) for v in form.views if v.base not in self.dims
+            (v.base, v.dims, v.starts, v.periodic) for v in form.views if v.base not in self.dims
         ])  # fmt: skip
         ends = self.ends.union([result]) - {view.base for view in form.views}
         weight = self.weight + form.weight
@@ -224,8 +224,8 @@ def _runs(sizes: Sequence[int], members: Sequence[Member]) -> list[list[int]]:
         arrays += [*member.base_loops, member.dims]
         # Loops over a part of an array are not next to each other in its memory.
         alone = {
-            loop for view, dims in zip(member.views, member.base_loops, strict=True) if view.part
-            for loop in dims if loop is not None
+            loop for view, dims in zip(member.views, member.base_loops, strict=True)
+            if view.is_shifted for loop in dims if loop is not None
         }  # fmt: skip
         if member.name in REDUCTIONS and REDUCTIONS[member.name].position:
             alone.update(member.reduced)
@@ -266,7 +266,7 @@ def _match_operands(form: Form, region: Region, loops: dict[int, int]) -> bool:
             return False
         if view.base not in region.dims:
             continue
-        if view.part:
+        if view.is_shifted:
             return False
         matched = _match_loops(view.over(region.dims[view.base]), dims, form, region, loops)
         if matched is None:

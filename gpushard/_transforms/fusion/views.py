@@ -26,22 +26,34 @@ class RegionView:
     starts: Shape  # the first element along each dim of the base
     moved: int = 0  # bytes that devices would receive if the operation ran
     part: bool = False  # whether it lacks elements of the base
+    # Dims of the base that it goes around: behind their last element it goes on with the first one.
+    periodic: frozenset[int] = frozenset()
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether elements are at other indices than in the base, apart from the order of dims."""
+        return self.part or bool(self.periodic)
 
     @staticmethod
     def of(x: Var) -> RegionView:
         """RegionView a value as itself."""
         return RegionView(x, tuple(range(len(x.shape))), (0,) * len(x.shape))
 
-    def then(self, view: RegionView) -> RegionView:
-        """Convert a view of this view to a view of the base."""
+    def then(self, view: RegionView) -> RegionView | None:
+        """Convert a view of this view to a view of the base; None if it goes around a part."""
+        if self.part and view.periodic:
+            return None
         starts = list(self.starts)
         for dim, first in zip(self.dims, view.starts, strict=True):
             if dim is not None:
                 starts[dim] += first
         dims = tuple(None if dim is None else self.dims[dim] for dim in view.dims)
-        return RegionView(
-            self.base, dims, tuple(starts), self.moved + view.moved, self.part or view.part
-        )
+        around = [self.dims[dim] for dim in view.periodic]
+        periodic = self.periodic.union([dim for dim in around if dim is not None])
+        for dim in periodic:
+            starts[dim] %= self.base.shape[dim]
+        moved, part = self.moved + view.moved, self.part or view.part
+        return RegionView(self.base, dims, tuple(starts), moved, part, periodic)
 
     def over(self, loops: Sequence[int | None]) -> Dims:
         """Return the loops of the dims of the view, from the loops of the base."""
@@ -73,6 +85,9 @@ def view_of(step: Operation) -> RegionView | None:
             how = started(how, tuple(int(n) for n in op.numbers), move.starts(op.params))
             return _view_of_piece(base, how, _bytes_received(base, result, how))
         return _view_of_piece(base, how, step.moved)
+    if op.name == "roll":
+        shifts, axes = op.params
+        return _rolled(base, shifts, axes, step.moved)
     long = [dim for dim, n in enumerate(base.shape) if n != 1]
     if op.name == "reshape":
         if [n for n in result.shape if n != 1] != [base.shape[dim] for dim in long]:
@@ -87,6 +102,15 @@ def view_of(step: Operation) -> RegionView | None:
     else:
         return None
     return RegionView(base, dims, (0,) * len(base.shape), step.moved)
+
+
+def _rolled(base: Var, shifts: Sequence[int], axes: Sequence[int], moved: int) -> RegionView:
+    """Read a roll as a view."""
+    starts = [0] * len(base.shape)
+    for shift, axis in zip(shifts, axes, strict=True):
+        starts[axis] = (starts[axis] - shift) % base.shape[axis]
+    periodic = frozenset([dim for dim, start in enumerate(starts) if start])
+    return RegionView(base, tuple(range(len(starts))), tuple(starts), moved, False, periodic)
 
 
 def _bytes_received(base: Var, result: Var, piece: Piece) -> int:

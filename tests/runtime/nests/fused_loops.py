@@ -66,7 +66,10 @@ def _loaded(load: Load, block: Any, own: Sequence[int]) -> Any:
     """Return what is read of a block, with a dim for each loop."""
     lengths = [1 if loop is None else own[loop] for loop in load.dims]
     block = block.reshape([n + more for n, more in zip(lengths, load.more, strict=True)])
-    block = block[tuple([slice(a, a + n) for a, n in zip(load.starts, lengths, strict=True)])]
+    starts = list(load.starts)
+    for dim in load.periodic:
+        block, starts[dim] = np.roll(block, -starts[dim], dim), 0
+    block = block[tuple([slice(a, a + n) for a, n in zip(starts, lengths, strict=True)])]
     at = [n for n, loop in enumerate(load.dims) if loop is not None]
     at.sort(key=lambda n: load.dims[n] or 0)
     block = block.transpose([*at, *[n for n in range(block.ndim) if n not in at]])

@@ -47,10 +47,11 @@ def compute(nest: Nest, operands: Sequence[Any], lengths: Sequence[int]) -> list
 def _element(nest: Nest, operands: Sequence[Any], place: int, index: Index) -> Any:
     """Read an element of an operand."""
     load = nest.loads[place]
-    pairs = zip(load.dims, load.starts, strict=True)
-    return operands[load.operand][
-        tuple([start + (0 if loop is None else index[loop]) for loop, start in pairs])
-    ]
+    operand, at = operands[load.operand], []
+    for dim, (loop, start) in enumerate(zip(load.dims, load.starts, strict=True)):
+        element = start + (0 if loop is None else index[loop])
+        at.append(element % operand.shape[dim] if dim in load.periodic else element)
+    return operand[tuple(at)]
 
 
 def _operation(

@@ -224,8 +224,9 @@ class _Builder:
         sizes = tuple(self.rotate([2, 3]) if loop in case.short else 70 for loop in
                       range(case.count))  # fmt: skip
         split = frozenset(sorted(case.short)[:1]) if self.rotate([0, 0, 1]) else frozenset[int]()
+        loads = [self._with_period(load, split) for load in self.loads]
         return Nest(
-            sizes, len(self.loads), tuple(self.loads), tuple(ops), tuple(results), case.short,
+            sizes, len(loads), tuple(loads), tuple(ops), tuple(results), case.short,
             frozenset(inner), split,
         )  # fmt: skip
 
@@ -242,6 +243,17 @@ class _Builder:
         load = Load(len(self.loads), dtype, tuple(dims), tuple(starts), tuple(more))
         self.loads.append(load)
         return load
+
+    def _with_period(self, load: Load, split: Loops) -> Load:
+        """Make a dim of some loads periodic."""
+        dims = [n for n, loop in enumerate(load.dims) if loop is not None and loop not in split]
+        if not dims or self.rotate([0, 0, 1]):
+            return load
+        at, starts, more = self.rotate(dims), [*load.starts], [*load.more]
+        starts[at], more[at] = self.rotate([(1, 0), (2, 1), (1, 0), (1, 1)])
+        return dataclasses.replace(
+            load, starts=tuple(starts), more=tuple(more), periodic=frozenset([at])
+        )
 
     def _dtype(self, at: int, ops: list[Op]) -> Any:
         ahead = len(self.loads)
@@ -310,8 +322,9 @@ def lengths_of(case: Case, nest: Nest) -> list[list[int]]:
         usual[loop] = strips if n == case.number % len(long) else 2 + n % 2
     blocks = [usual]
     if long:
-        other = list(usual)
-        other[long[case.number // 3 % len(long)]] = (0, 1, 4, 1)[case.number % 4]
+        other, chosen = list(usual), long[case.number // 3 % len(long)]
+        periodic = any(load.dims[at] == chosen for load in nest.loads for at in load.periodic)
+        other[chosen] = (2, 3, 4, 5)[case.number % 4] if periodic else (0, 1, 4, 1)[case.number % 4]
         blocks.append(other)
     return blocks
 

@@ -49,6 +49,7 @@ STEPS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "transpose": lambda x, y, m: x.T,
     "part": lambda x, y, m: x[1:-1] + x[2:] - x[:-2] if x.ndim and x.shape[0] > 3 else x,
     "part last": lambda x, y, m: x[..., 1:] * x[..., :-1] / 4 if x.ndim and x.shape[-1] > 3 else x,
+    "roll": lambda x, y, m: x - m.roll(x, (1, -2), (0, -1)) if x.ndim else x,
     "row": lambda x, y, m: x[1] if x.ndim > 1 and len(x) > 1 else x,
     "product": lambda x, y, m: x @ y.T / 16 if x.shape[1:] == y.shape[1:] and x.ndim == 2 else x,
     "total": lambda x, y, m: x / (1 + m.abs(x.sum())),

@@ -229,11 +229,11 @@ _COMBINED: dict[np.ufunc, str] = {
 def _whole_units(load: Load, loop: int) -> int:
     """Return how many neighbours along a loop are whole units: each divisor of that, too.
 
-    Elements behind a loop are not dense along it: then it is 1.
+    Elements behind a loop are not dense along it: then it is 1, as it is in a periodic dim.
     """
     at = load.dims.index(loop)
     behind = [*zip(load.dims[at + 1 :], load.more[at + 1 :], strict=True)]
-    if any(x != (None, 0) for x in behind):
+    if any(x != (None, 0) for x in behind) or at in load.periodic:
         return 1
     return math.gcd(load.starts[at], load.more[at])
 
@@ -473,7 +473,7 @@ class _Writer:
 
     def _pointer(self, kind: str, array: Array, block: int) -> Point:
         """Point to the element of a block that has index 0 along all loops."""
-        first_ones = [self._number(dim.start) for dim in array.dims]
+        first_ones = [self._number(0 if dim.period else dim.start) for dim in array.dims]
         starts = array.offset(range(len(array.dims)), first_ones)
         first = total([Atom(f"({kind}*)batch.at[{block} * calls + call]"), starts])
         return Point((f"{kind}* const __restrict__ {array.name} = {first};",))
@@ -481,12 +481,14 @@ class _Writer:
     def _dims(self, block: Load | Result) -> tuple[Dim, ...]:
         """Return the dims of a block as it is read or written."""
         starts = more = (0,) * len(block.dims)
+        periodic = frozenset[int]()
         if isinstance(block, Load):
-            starts, more = block.starts, block.more
+            starts, more, periodic = block.starts, block.more, block.periodic
         dims = []
-        for loop, start, beyond in zip(block.dims, starts, more, strict=True):
-            length = number(1) if loop is None else Atom(f"n{loop}")
-            dims.append(Dim(loop, total([length, self._number(beyond)]), start=start))
+        for at, (loop, start, beyond) in enumerate(zip(block.dims, starts, more, strict=True)):
+            length = total([number(1) if loop is None else Atom(f"n{loop}"), self._number(beyond)])
+            period = length if at in periodic else None
+            dims.append(Dim(loop, length, start=start, period=period))
         return tuple(dims)
 
     def _number(self, value: int) -> Atom:

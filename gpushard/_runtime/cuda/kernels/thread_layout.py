@@ -175,11 +175,13 @@ def _each(dealt: ThreadNest, rows: tuple[int, ...], lengths: Sequence[Shape]) ->
     """Choose the number of rows of a thread, so that it moves units.
 
     It is one if an array that varies along the last loop has no units. It is also one if a unit
-    would reach into the next index of an outer loop.
+    would reach into the next index of an outer loop, or behind the end of a periodic dim.
     """
     each = elements_of(_types(dealt.nest), MOST_STATEMENTS // max(1, len(dealt.nest.ops)))
     last, every = rows[-1], set(rows)
     arrays = [(x.dims, x.starts, x.more, every) for x in dealt.nest.loads]
+    if any(load.dims[at] == last for load in dealt.nest.loads for at in load.periodic):
+        return 1
     for result in dealt.nest.results:
         none = (0,) * len(result.dims)
         arrays.append((result.dims, none, none, {n for n in result.dims if n is not None}))

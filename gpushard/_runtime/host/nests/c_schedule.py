@@ -15,9 +15,9 @@ from collections.abc import Collection, Iterable, Sequence
 
 from gpushard._runtime.host.nests.expressions import TYPES
 from gpushard._runtime.kernel_checks import MOST_STACK
-from gpushard._runtime.kernel_tree import Array, Atom, Dim, Expr, number
+from gpushard._runtime.kernel_tree import Array, Atom, Dim, Expr, number, total
 from gpushard._runtime.loop_groups import LoopGroup, loop_groups
-from gpushard._runtime.nests import Nest, Op
+from gpushard._runtime.nests import Load, Nest, Op
 
 _LANES, _STRIP = 128, 512
 """Elements of a strip where there are short loops, and where there are none."""
@@ -111,6 +111,12 @@ class Schedule:
         self._bytes = 0  # of the stack
         self._schedule()
         self.loads = [self._load(n) for n in range(self.first)]
+        self.cuts: dict[int, Expr] = {}
+        """For each load that is periodic along the lanes the first one that begins again."""
+        for n, array in enumerate(self.loads):
+            for dim in array.dims:
+                if dim.lanes and dim.period is not None:
+                    self.cuts[n] = Expr("{} - {}", (dim.period, number(dim.start)))
         self.results = [self._result(n) for n in range(len(nest.results))]
         self.totals: dict[int, Array] = {}  # of each reduction that is added to strip by strip
         self._store()
@@ -160,6 +166,13 @@ class Schedule:
             return Dim(None, number(1))
         return Dim(loop, self.length(loop), "whole" if loop == self.lanes else "")
 
+    def period(self, load: Load, dim: int) -> Expr | None:
+        """Return the length of a dim of an operand if it is periodic."""
+        loop = load.dims[dim]
+        if dim not in load.periodic or loop is None:
+            return None
+        return total([self.length(loop), number(load.more[dim])])
+
     def room(self, loop: int) -> Dim:
         """Return the dim of an array between operations: a strip, or all of a short loop."""
         if loop == self.lanes:
@@ -172,8 +185,8 @@ class Schedule:
         if any(load.more):
             strides = (*[Atom(f"z{n}_{dim}") for dim in range(len(load.dims) - 1)], number(1))
         dims = tuple([
-            dataclasses.replace(self.dim(loop), start=start)
-            for loop, start in zip(load.dims, load.starts, strict=True)
+            dataclasses.replace(self.dim(loop), start=start, period=self.period(load, dim))
+            for dim, (loop, start) in enumerate(zip(load.dims, load.starts, strict=True))
         ])  # fmt: skip
         name = TYPES[load.dtype]
         size = load.dtype.itemsize
@@ -225,6 +238,7 @@ class Schedule:
             if not self.short or self.lanes not in load.loops or load.dims[-1] == self.lanes:
                 continue
             once = bool(self.outer) and not load.loops.intersection(self.outer)
+            once = once and at not in self.cuts
             dims = [self.room(loop) for loop in self.short if loop in load.loops]
             dims.append(self.dim(self.lanes) if once else self.room(self.lanes))
             kind, size = TYPES[load.dtype], load.dtype.itemsize

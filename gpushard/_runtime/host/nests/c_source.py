@@ -120,7 +120,22 @@ class _Writer(Schedule):
         return self._function((*before, *whole, *after))
 
     def _strips(self, body: Sequence[Statement]) -> list[Statement]:
-        return [Strips(self.lanes, self.strip, tuple(body), bool(self.short))]
+        points = [self._point_in_strip(n, cut) for n, cut in self.cuts.items()]
+        cuts = dict.fromkeys(map(str, self.cuts.values()))
+        return [
+            Strips(
+                self.lanes, self.strip, (*points, *body), bool(self.short),
+                tuple([Atom(f"({cut})") for cut in cuts]),
+            )
+        ]  # fmt: skip
+
+    def _point_in_strip(self, n: int, cut: Expr) -> Point:
+        """Point to the elements of a load that is periodic along the lanes."""
+        array = self.loads[n]
+        ((at, dim),) = [(at, x) for at, x in enumerate(array.dims) if x.lanes]
+        start = Expr(f"j0 < {{}} ? {dim.start} : -{{}}", (cut, cut))
+        first = total([Atom(f"row{n}"), product([start, array.stride(at)])])
+        return Point((f"const {array.type} *restrict {array.name} = {first};",))
 
     def _guarded(self, loops: Collection[int], body: Sequence[Statement]) -> list[Statement]:
         """Do something in the first turn of some loops only."""
@@ -361,7 +376,7 @@ class _Writer(Schedule):
         loops = self.nest.loops(at)
         if at in self.stored:
             return self._dense_strides(loops) if self._is_of_strips(at) else None
-        if at >= self.first or self.lanes in loops or any(self.nest.loads[at].more):
+        if at >= self.first or self.lanes in loops or self.nest.loads[at].is_cut:
             return None
         size, strides = 1, {}
         dims = [dim for dim in self.nest.loads[at].dims if dim is not None]
@@ -391,15 +406,17 @@ class _Writer(Schedule):
         copied = Set(element(self.stored[at]), element(self.loads[at]), Step("pack", at))
         return Lanes(self.lanes, around(loops, [copied]), None, whole)
 
-    def _pointer(self, array: Array, number: int, *, const: bool) -> str:
+    def _pointer(self, array: Array, number: int, *, const: bool, name: str = "") -> str:
         """Point to the elements of an operand or result where the loops around have come to."""
         kind = f"const {array.type}" if const else array.type
         dims = range(len(array.dims))
-        starts = array.offset(dims, [Atom(str(dim.start)) for dim in array.dims])
+        starts = array.offset(
+            dims, [Atom("0" if dim.period else str(dim.start)) for dim in array.dims]
+        )
         ahead = [n for n in dims if array.dims[n].loop in array.ahead]
         outer = array.offset(ahead, [array.dims[n].index for n in ahead])
         value = total([Atom(f"(({kind} *)p[{number}])"), starts, outer])
-        return f"{kind} *restrict {array.name} = {value};"
+        return f"{kind} *restrict {name or array.name} = {value};"
 
     def _ends(self) -> tuple[list[Statement], list[str], list[Statement]]:
         """Return what is done before the independent loops, first in them, and after them."""
@@ -408,7 +425,8 @@ class _Writer(Schedule):
         after: list[Statement] = []
         for n, (load, array) in enumerate(zip(self.nest.loads, self.loads, strict=True)):
             once = n in self.packed and not self.packed[n]
-            line = self._pointer(array, load.operand, const=True)
+            name = f"row{n}" if n in self.cuts else ""
+            line = self._pointer(array, load.operand, const=True, name=name)
             if once:
                 before += [Point((line,)), self._pack(n, whole=True)]
             else:

@@ -146,7 +146,7 @@ def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel |
     dims |= {load.dims for load in nest.loads if load.dims or not nest.sizes}
     if len(dims) != 1 or any(op.reduced for op in nest.ops):
         return None
-    if any(any(load.more) for load in nest.loads):
+    if any(load.is_cut for load in nest.loads):
         return None
     first, results = len(nest.loads), [result.place for result in nest.results]
     targets = [
@@ -213,7 +213,7 @@ def _order(nest: Nest) -> list[int]:
     dims_in_order = [loop for dims in arrays for loop in dims]
     loops = [loop for loop in dict.fromkeys(dims_in_order) if loop is not None]
     loops = sorted(loops, key=lambda loop: loop in nest.inner)
-    if not any(any(load.more) for load in nest.loads):
+    if not any(load.is_cut for load in nest.loads):
         longest = max((load.dims for load in nest.loads), key=len)
         inside = [loop for loop in longest if loop is not None]
         if len(inside) == len(loops):
@@ -247,6 +247,10 @@ def _seen(
 ) -> LocalArray:
     """Return what a load reads, with a dim for each loop."""
     pairs = list(zip(load.dims, load.starts, strict=True))
+    if load.periodic:
+        dims = sorted(load.periodic)
+        array = np.roll(array, [-load.starts[dim] for dim in dims], dims)
+        pairs = [(loop, 0 if n in dims else a) for n, (loop, a) in enumerate(pairs)]
     if any(load.more):
         array = array[
             tuple([slice(a, a + (1 if dim is None else lengths[dim])) for dim, a in pairs])
