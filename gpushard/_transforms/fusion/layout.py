@@ -262,12 +262,8 @@ def _cut(x: Var, reads: Sequence[_Read], boxes: dict[int, Boxes]) -> _Cut:
         low[dim], high[dim] = int(begins[:, dim].min()), int(begins[:, dim].max())
         first, last = a + low[dim], b + high[dim]
         ahead, behind = int(first.min()), n - int(last.max())
-        if (
-            whole
-            and (first == ahead).all()
-            and (n - last == behind).all()
-            and min(ahead, behind) >= 0
-        ):
+        alike = (first == ahead).all() and (n - last == behind).all()
+        if whole and alike and min(ahead, behind) >= 0:
             # Blocks have all of it: they are read where they lie, and nothing is cut off.
             first, last = first - ahead, last + behind
             low[dim] -= ahead

@@ -247,10 +247,11 @@ def _seen(
 ) -> LocalArray:
     """Return what a load reads, with a dim for each loop."""
     pairs = list(zip(load.dims, load.starts, strict=True))
-    if load.periodic:
-        dims = sorted(load.periodic)
-        array = np.roll(array, [-load.starts[dim] for dim in dims], dims)
-        pairs = [(loop, 0 if n in dims else a) for n, (loop, a) in enumerate(pairs)]
+    for dim in load.periodic:
+        loop, start = pairs[dim]
+        before = (slice(None),) * dim
+        halves = array[(*before, slice(start, None))], array[(*before, slice(start))]
+        array, pairs[dim] = np.concatenate(halves, dim), (loop, 0)
     if any(load.more):
         array = array[
             tuple([slice(a, a + (1 if dim is None else lengths[dim])) for dim, a in pairs])
