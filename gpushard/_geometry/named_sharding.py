@@ -18,16 +18,17 @@ from gpushard.errors import ArgumentTypeError, NoMeshError, ShardingError
 
 
 class NamedSharding(GridSharding):
-    """A sharding that splits the dims of an array over the axes of a mesh.
+    """A sharding that splits the axes of an array over the axes of a mesh.
 
-    The mesh axes in `spec[i]` split dim i, into as many blocks as the product of their sizes. A
-    device holds the block at its position along these axes, counted in row-major order. Devices
-    that differ only along other axes hold replicas.
+    The mesh axes in `spec[i]` split axis i of the array, into as many blocks as the product of
+    their sizes. Number the positions along these mesh axes in row-major order. The device at
+    position k holds block k. Devices that differ only along other mesh axes hold replicas.
 
     Args:
       mesh: the devices.
-      spec: the mesh axes that split each dim. Only `lax.with_sharding_constraint` accepts
-        `UNCONSTRAINED` for a dim, and chooses its axes.
+      spec: the mesh axes that split each axis of the array. Only `lax.with_sharding_constraint`
+        accepts a sharding with the entry `UNCONSTRAINED`. In a traced function, `jit` then chooses
+        how to split this axis; elsewhere the axis keeps its split.
       memory_kind: the memory of each device that holds the shards: "device" (the default),
         "pinned_host" or "unpinned_host".
 

@@ -217,18 +217,20 @@ def conv_general_dilated(
 ) -> Array:
     """Convolve an array with a kernel, as neural networks do, in any number of dimensions.
 
-    Batch and feature dimensions stay split over devices, even if features are summed over. Spatial
-    dimensions are gathered first.
+    The kernel is not flipped, so the result is a cross-correlation.
+
+    Operands may stay split over devices along batch and feature dimensions. This includes the input
+    features, which the convolution sums over. Spatial dimensions are gathered first.
 
     Args:
       lhs: an array with batch, features, and spatial dimensions.
-      rhs: the kernel, an array of the same dtype. It has output features, input features of one
-        group, and spatial dimensions, along which it is not reversed.
+      rhs: the kernel, an array of the same dtype. Its dimensions are output features, input
+        features of one group, and spatial dimensions.
       window_strides: the step from window to window along each spatial dimension.
       padding: "VALID", "SAME" or "SAME_LOWER"; see `padtype_to_pads`. Or for each spatial dimension
         a pair: the numbers of zeros before and after it. A negative number removes elements.
-      lhs_dilation: the distance between neighbouring elements of the array, with zeros between; 1
-        by default.
+      lhs_dilation: the distance between neighbouring elements of the array after zeros are inserted
+        between them; 1, the default, inserts none.
       rhs_dilation: the distance between neighbouring elements of the kernel; 1 by default.
       dimension_numbers: the roles of the dimensions; see `conv_dimension_numbers`.
       feature_group_count: the number of groups of input features; each group has its own output

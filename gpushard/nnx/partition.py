@@ -26,16 +26,17 @@ def with_partitioning(
 ) -> Callable[..., Any]:
     """Wrap an initializer so that its values are split over mesh axes.
 
-    A Variable with such a value has the mesh axes as its metadata `sharding_names`, which
-    `get_partition_spec` and `get_named_sharding` read. If there is a mesh, the value is split over
-    it immediately.
+    A Variable with such a value stores the mesh axes in its metadata, as `sharding_names`.
+    `get_partition_spec` and `get_named_sharding` read them. If you pass `mesh`, or a mesh is
+    current, the wrapped initializer splits the value over this mesh.
 
     Args:
-      initializer: a function of key, shape and dtype, or of any arguments.
+      initializer: a function that returns a value; usually its arguments are key, shape and dtype.
       sharding: for each axis of the value a mesh axis, a tuple of mesh axes, or None. Entries for
         the last axes may be left out.
-      mesh: the mesh over which values are split; by default the current mesh of the call. If the
-        initializer has a parameter `out_sharding`, each device creates its own shard.
+      mesh: the mesh over which values are split; by default the mesh that is current when you call
+        the wrapped initializer. If `initializer` has a parameter `out_sharding`, each device
+        creates its own shard.
       **metadata: more metadata of the Variable.
 
     Returns:
@@ -43,8 +44,8 @@ def with_partitioning(
 
     Raises:
       ArgumentTypeError: the initializer cannot be called.
-      ShardingError: in a call, `sharding` has more entries than the value has axes, or the mesh
-        does not have an axis.
+      ShardingError: `sharding` has more entries than the value has axes, or names an axis that the
+        mesh does not have. The wrapped initializer raises it.
 
     >>> import gpushard as gs
     >>> from gpushard.nnx import Linear, Rngs

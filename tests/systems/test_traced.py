@@ -303,7 +303,7 @@ def test_pjit_takes_one_spelling() -> None:
         gs.pjit(lambda v: v, in_axis_resources=P("x"), in_shardings=ROWS)
 
 
-@differs("`pjit` of a committed argument in another sharding")
+@differs("a committed argument of `pjit` with another sharding than in `in_shardings`")
 def test_pjit_never_moves_what_was_put_elsewhere() -> None:
     with pytest.raises(ValueError), GRID:
         gs.pjit(lambda v: v, in_axis_resources=P("x"))(gs.device_put(VALUE, gs.devices()[1]))

@@ -62,7 +62,7 @@ def cond(
       true_fun: the function to call if `pred` is True.
       false_fun: the function to call if `pred` is False.
       *operands: the arguments of both functions.
-      operand: an older form for functions of one argument: that argument, in place of `operands`.
+      operand: an older way to pass a single argument to both functions, in place of `*operands`.
 
     Returns:
       The result of the chosen function.
@@ -99,7 +99,7 @@ def switch(
         function, an index beyond the end the last one.
       branches: the functions.
       *operands: the arguments of each function.
-      operand: an older form for functions of one argument: that argument, in place of `operands`.
+      operand: an older way to pass a single argument to the functions, in place of `*operands`.
 
     Returns:
       The result of the chosen function.

@@ -197,7 +197,7 @@ def _read(
 
 
 def _bring(x: Var, to: Tiling, before: Shape, name: str) -> Bring | Extend:
-    """Return what brings an operand to other boxes: of itself, or of what is around it, too."""
+    """Return the step that copies an operand to other boxes, perhaps beyond its ends."""
     runtime, itemsize = devices_of(to)[0].runtime, x.dtype.itemsize
     if to.shape == x.shape:
         return Bring(runtime, x.tiling, to, itemsize, name)
