@@ -28,7 +28,7 @@ from gpushard._typing import Dtype, LocalArray, Shape
 T = TypeVar("T")
 
 THREADED_BYTES = 64 << 10
-"""Calls of linear algebra that read and write fewer bytes together run on one thread anyway."""
+"""A call of linear algebra that reads and writes fewer bytes runs on one thread anyway."""
 
 _quiet = contextvars.Context()
 _quiet.run(np.seterr, all="ignore")
@@ -121,7 +121,10 @@ class LocalCalls:
         self._pace = Pace(steps)
         few = total <= settings.light_bytes  # too few for others to help
         self._small = self._here and few and largest < settings.small_bytes
-        self._threaded = threaded and total > THREADED_BYTES
+        most = max(
+            (call.reads + own for call, (_, own) in zip(calls, charges, strict=True)), default=0
+        )
+        self._threaded = threaded and most > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
         self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.

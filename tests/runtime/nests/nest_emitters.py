@@ -31,7 +31,8 @@ from gpushard._runtime.cuda.kernels import thread_nests
 from gpushard._runtime.cuda.kernels.thread_nests import thread_nest
 from gpushard._runtime.host.nests import c_kernels, c_schedule, numpy_tiles
 from gpushard._runtime.host.nests.c_kernels import c_kernel
-from gpushard._runtime.host.nests.numpy_tiles import straight_kernel, tile_kernel
+from gpushard._runtime.host.nests.choose_kernel import host_kernel
+from gpushard._runtime.host.nests.numpy_tiles import tile_kernel
 from gpushard._runtime.nests import Nest
 from tests.runtime.nests import fused_loops, nest_definition, nest_families
 from tests.runtime.nests.c_batches import compiled_together
@@ -195,11 +196,12 @@ def _compare_tiles(case: Case, nest: Nest, report: Report) -> None:
     with small_steps(case, nest):
         kernel = tile_kernel(nest)
     report.add(case, "tiles", problem(case, nest, "tiles", kernel))
-    lengths = nest_families.lengths_of(case, nest)[0]
-    shapes = [[x.shape] for x in nest_families.operands_of(case, nest, lengths)]
-    straight = straight_kernel(nest, shapes)
-    if straight is not None:
-        report.add(case, "straight", problem(case, nest, "straight", straight))
+    blocks = [
+        [x.shape for x in nest_families.operands_of(case, nest, lengths)]
+        for lengths in nest_families.lengths_of(case, nest)
+    ]
+    chosen = host_kernel("", nest, list(zip(*blocks, strict=True)))
+    report.add(case, "straight", problem(case, nest, "straight", chosen.function))
 
 
 def _compare_launched(case: Case, nest: Nest, report: Report) -> None:

@@ -281,7 +281,9 @@ def nest(
       more: operands that have an element more along their last dim.
     """
     read = tuple(
-        Load(n, FLOAT, tuple(dims), (0,) * len(dims), (*(0,) * (len(dims) - 1), int(n in more)))
+        Load(n, FLOAT, tuple(dims), (0,) * len(dims), (*(0,) * len(dims), int(n in more))[1:])
+        if dims
+        else Load(n, FLOAT, (), (), ())
         for n, dims in enumerate(loads)
     )
     made = tuple(
@@ -296,17 +298,25 @@ def nest(
     return Nest(tuple(sizes), len(read), read, made, ends, frozenset(short), frozenset(inner))
 
 
-def check_values(kernel: Any, meant: Nest) -> None:
-    """Check that a kernel gives what its nest means, for operands of integers."""
+def check_values(kernel: Any, meant: Nest, lengths: Sequence[int] | None = None) -> None:
+    """Check that a kernel gives what its nest means, for operands of integers, and dense results.
+
+    Args:
+      kernel: the kernel.
+      meant: its nest.
+      lengths: lengths of the loops; by default those of the nest.
+    """
     rng = np.random.default_rng(0)
     blocks = []
     for load in meant.loads:
-        lengths = [1 if loop is None else meant.sizes[loop] for loop in load.dims]
-        blocks.append(rng.integers(-4, 5, np.add(lengths, load.more)).astype(load.dtype))
+        own = [1 if loop is None else (lengths or meant.sizes)[loop] for loop in load.dims]
+        blocks.append(rng.integers(-4, 5, np.add(own, load.more)).astype(load.dtype))
     found = kernel(*blocks)
-    wanted = nest_definition.compute(meant, blocks, meant.sizes)
+    wanted = nest_definition.compute(meant, blocks, lengths or meant.sizes)
     for got, want in zip(found if len(wanted) > 1 else (found,), wanted, strict=True):
         np.testing.assert_array_equal(got, want)
+        assert np.shape(got) == np.shape(want)
+        assert np.asarray(got).flags.c_contiguous
 
 
 @st.composite
@@ -411,37 +421,55 @@ def test_the_widest_operation_says_how_large_tiles_are() -> None:
 ADDED = nest((64, 64), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2])
 """The sum of two arrays whose dims are the same loops."""
 
-STRAIGHT: dict[str, tuple[Nest, Sequence[Sequence[tuple[int, ...]]], bool]] = {
-    # the nest, the shapes of each operand's blocks, and whether its operations are lines
-    "small blocks of one shape": (ADDED, [[(64, 64)]] * 2, True),
-    "an element too many": (ADDED, [[(17, 241)]] * 2, False),
-    "blocks of several shapes": (ADDED, [[(64, 9), (64, 8)]] * 2, False),
+STRAIGHT: dict[str, tuple[Nest, Sequence[tuple[int, ...]], bool]] = {
+    # the nest, the shape of each operand's block, and whether its operations are lines
+    "small blocks": (ADDED, [(64, 64)] * 2, True),
+    "as many elements as a small nest may have": (
+        nest((128, 127), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2]),
+        [(128, 127)] * 2, True,
+    ),
+    "a small part of a large nest": (
+        nest((128, 128), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2]),
+        [(32, 128)] * 2, True,
+    ),
+    "a part that is an element too large": (
+        nest((17, 2000), [(0, 1), (0, 1)], [("add", (0, 1), (0, 1), ())], [2]),
+        [(17, 241)] * 2, False,
+    ),
+    "a block of nothing": (ADDED, [(64, 0)] * 2, False),
     "a number beside": (
-        nest((9, 7), [(0, 1), ()], [("add", (0, 1), (0, 1), ())], [2]), [[(9, 7)], [()]], True
+        nest((9, 7), [(0, 1), ()], [("add", (0, 1), (0, 1), ())], [2]), [(9, 7), ()], True
     ),
-    "numbers alone": (nest((), [(), ()], [("add", (0, 1), (), ())], [2]), [[()]] * 2, True),
+    "numbers alone": (nest((), [(), ()], [("add", (0, 1), (), ())], [2]), [(), ()], True),
     "dims in another order": (
-        nest((9, 9), [(0, 1), (1, 0)], [("add", (0, 1), (0, 1), ())], [2]), [[(9, 9)]] * 2, False
+        nest((9, 7), [(0, 1), (1, 0)], [("add", (0, 1), (0, 1), ())], [2]), [(9, 7), (7, 9)], True
     ),
-    "sums": (nest((9, 7), [(0, 1)], [("sum", (0,), (0,), (1,))], [1]), [[(9, 7)]], False),
+    "a result in another order": (
+        nest((9, 7), [(0, 1), (1, 0)], [("negative", (1,), (0, 1), ())], [2]),
+        [(9, 7), (7, 9)], True,
+    ),
+    "sums": (nest((9, 7), [(0, 1)], [("sum", (0,), (0,), (1,))], [1]), [(9, 7)], True),
+    "sums of a large nest": (
+        nest((9000, 7), [(0, 1)], [("sum", (0,), (0,), (1,))], [1]), [(9, 7)], False
+    ),
     "a part of a block": (
-        nest((9, 7), [(0, 1)], [("negative", (0,), (0, 1), ())], [1], more=(0,)), [[(9, 8)]], False
+        nest((9, 7), [(0, 1)], [("negative", (0,), (0, 1), ())], [1], more=(0,)), [(9, 8)], True
     ),
     "two results": (
         nest((9, 7), [(0, 1)], [("negative", (0,), (0, 1), ()), ("square", (1,), (0, 1), ())],
              [1, 2]),
-        [[(9, 7)]], True,
+        [(9, 7)], True,
     ),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", STRAIGHT)
 def test_small_blocks_are_done_without_tiles(name: str) -> None:
-    meant, blocks, are_lines = STRAIGHT[name]
-    kernel = straight_kernel(meant, blocks)
+    meant, shapes, are_lines = STRAIGHT[name]
+    kernel = straight_kernel(meant, shapes)
     assert (kernel is not None) == are_lines
     if kernel is not None:
-        check_values(kernel, meant)
+        check_values(kernel, meant, meant.lengths(shapes))
 
 
 @pytest.mark.parametrize("shape", [(9, 150), (3, 9, 150), (150, 1), (3, 50, 1), (3, 50, 4, 1)])

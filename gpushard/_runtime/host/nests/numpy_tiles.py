@@ -127,41 +127,113 @@ def tile_kernel(whole: Nest) -> Kernel:
     return kernel_of(whole, groups, compute)
 
 
-def straight_kernel(nest: Nest, operands: Sequence[Sequence[Shape]]) -> Kernel | None:
-    """Return the kernel of a nest of small blocks: its operations as lines of one function.
+def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
+    """Return the kernel of a nest for small blocks: its operations as lines of one function.
 
-    Where blocks are that small, cutting them into tiles takes longer than what it saves.
+    Where blocks are that small, cutting them into tiles takes longer than what it saves. The lines
+    have all shapes and views, so that a call works none of them out. For rows of 3 numbers that are
+    divided by their sum, in a block of 2 rows:
+
+        o0 = (None) if out is None else (out)
+        x0 = a0
+        x1 = f1(x0, out=empty((2, 1), t1))
+        x2 = f2(x0, x1, out=o0)
+        return x2
 
     Args:
-      nest: what it computes.
-      operands: of each that it takes from outside, the shapes of the blocks.
+      whole: what it computes.
+      shapes: the shape of the block of each operand.
 
     Returns:
-      The kernel; None where blocks are large, or of different shapes.
+      The kernel; None where blocks are large or empty, or reductions may need several tiles.
     """
-    shapes = {shape for each in operands for shape in each if shape} or {()}
-    if len(shapes) != 1 or math.prod(*shapes) > _SMALL:
+    reduces = any(op.reduced for op in whole.ops)
+    nest, groups = merged(whole) if reduces else (whole, [[n] for n in range(len(whole.sizes))])
+    every = whole.lengths(shapes)
+    lengths = [math.prod([every[loop] for loop in group]) for group in groups]
+    most = max(_elements(lengths)(op.loops.union(op.reduced)) for op in nest.ops)
+    if 0 in lengths or most > (LARGE if nest.large < LARGE else _SMALL):
         return None
-    dims = {result.dims for result in nest.results}
-    dims |= {load.dims for load in nest.loads if load.dims or not nest.sizes}
-    if len(dims) != 1 or any(op.reduced for op in nest.ops):
+    if reduces and (nest.large >= LARGE or math.prod(nest.sizes) > _TILE):
         return None
-    if any(load.is_cut for load in nest.loads):
-        return None
-    first, results = len(nest.loads), [result.place for result in nest.results]
-    targets = [
-        f"out[{results.index(place)}]" if place in results else "None"
-        for place in range(first, first + len(nest.ops))
-    ]
-    own, names = _lines(nest, [op.kernel for op in nest.ops], targets)
-    outputs = "out" if len(results) > 1 else "(out,)"
+    order = _order(nest)
+    axis = {loop: n for n, loop in enumerate(order)}
     lines = [
-        f"out = ({'None, ' * len(results)}) if out is None else {outputs}",
-        *[f"x{n} = a{load.operand}" for n, load in enumerate(nest.loads)],
-        *own,
-        f"return {', '.join(f'x{place}' for place in results)}",
+        f"x{n} = {_seen_from(x, shapes[x.operand], axis, lengths)}"
+        for n, x in enumerate(nest.loads)
     ]
-    return _function([*[f"a{n}" for n in range(nest.operands)], "out=None"], lines, names)
+    turned = any(".transpose" in line for line in lines)
+    names: dict[str, Any] = {"empty": np.empty, "concatenate": np.concatenate}
+    made, targets = [], [""] * len(nest.ops)
+    for n, (result, own) in enumerate(zip(nest.results, whole.results, strict=True)):
+        number = result.place - len(nest.loads)
+        shape = whole.shape(own, every)
+        view = _view(shape, result.dims, axis, lengths)
+        targets[number] = f"o{n}"
+        if not (view or turned or nest.ops[number].reduced):
+            made.append("None")  # what the operation returns is dense
+            continue
+        made.append(f"empty({shape}, t{result.place})")
+        if view:
+            targets[number] = f"r{n}"
+            lines.append(f"r{n} = o{n}{view}")
+    for number, op in enumerate(nest.ops):
+        names[f"t{len(nest.loads) + number}"] = op.dtype
+        if not targets[number]:
+            shape = tuple([lengths[loop] if loop in op.loops else 1 for loop in order])
+            fresh = f"empty({shape}, t{len(nest.loads) + number})"
+            targets[number] = fresh if op.reduced else "None"
+    own_lines, kernels = _lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets)
+    outs = ", ".join(f"o{n}" for n in range(len(made)))
+    return _function(
+        [*[f"a{n}" for n in range(nest.operands)], "out=None"],
+        [
+            f"{outs} = ({', '.join(made)}) if out is None else out",
+            *lines,
+            *own_lines,
+            "return "
+            + ", ".join(
+                f"x{result.place}" if of == "None" else f"o{n}"
+                for n, (result, of) in enumerate(zip(nest.results, made, strict=True))
+            ),
+        ],
+        names | kernels,
+    )
+
+
+def _seen_from(load: Load, shape: Shape, axis: Mapping[int, int], lengths: Sequence[int]) -> str:
+    """Write what `_seen` returns for a block of a shape, as Python."""
+    text, starts = f"a{load.operand}", list(load.starts)
+    for dim in load.periodic:
+        before, start = ":, " * dim, starts[dim]
+        text = f"concatenate(({text}[{before}{start}:], {text}[{before}:{start}]), {dim})"
+        starts[dim] = 0
+    if any(load.more):
+        shape = tuple([1 if dim is None else lengths[dim] for dim in load.dims])
+        ends = [f"{start}:{start + n}" for start, n in zip(starts, shape, strict=True)]
+        text += f"[{', '.join(ends)}]"
+    return text + _view(shape, load.dims, axis, lengths)
+
+
+def _view(
+    shape: Shape, dims: Sequence[int | None], axis: Mapping[int, int], lengths: Sequence[int]
+) -> str:
+    """Write how an array of a shape becomes a view with an axis for each loop; "" if it is one.
+
+    >>> _view((6, 1, 4), (1, None, 0), {0: 0, 1: 1, 2: 2}, [4, 6, 9])
+    '.reshape((6, 4)).transpose((1, 0)).reshape((4, 6, 1))'
+    """
+    text = ""
+    loops = [dim for dim in dims if dim is not None]
+    in_order = sorted(loops, key=axis.__getitem__)
+    if loops != in_order:
+        merged_shape = tuple([lengths[loop] for loop in loops])
+        if shape != merged_shape:
+            text += f".reshape({merged_shape})"
+        text += f".transpose({tuple([loops.index(loop) for loop in in_order])})"
+        shape = tuple([lengths[loop] for loop in in_order])
+    seen = tuple([lengths[loop] if loop in loops else 1 for loop in axis])
+    return text if shape == seen else f"{text}.reshape({seen})"
 
 
 def _lines(
@@ -198,7 +270,7 @@ def _until_cut(op: Op, cut: Sequence[int]) -> Op:
     return dataclasses.replace(op, name="sum") if is_mean else op
 
 
-def _elements(sizes: Shape) -> Callable[[frozenset[int]], int]:
+def _elements(sizes: Sequence[int]) -> Callable[[frozenset[int]], int]:
     return lambda loops: math.prod(sizes[loop] for loop in loops)
 
 
