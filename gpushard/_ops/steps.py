@@ -63,6 +63,10 @@ class Runnable:
         """Return the single `Launched` of this work and its numbers; None for other work."""
         return None
 
+    def small(self, numbers: Sequence[Any]) -> Any:
+        """Return the `SmallCalls` that this work is for some numbers; None for other work."""
+        return None
+
     def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
         """Count the bytes that each device receives from others, each its own memory domain."""
         return Counter()

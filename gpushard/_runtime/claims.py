@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from gpushard._runtime.memory import Memory
+from gpushard._runtime.memory import Memory, Passing
 from gpushard.errors import ReentrantCallError
 
 
@@ -37,7 +37,7 @@ class Claims:
 
     def __init__(self) -> None:
         self._open: dict[int, _ClaimEnd] = {}
-        # Ends of claims; those that began, each in a tuple, to be charged first.
+        # Ends of claims; those that began, each in a tuple, to be charged first; what passed.
         self.queue: deque[Any] = deque()
         self._end = self.queue.append
         self._followed: list[weakref.ref[Claim]] = []
@@ -78,6 +78,8 @@ class Claims:
                 if id(end) not in still_open:
                     end.memory.pool.charge(end.memory)
                     still_open[id(end)] = end
+            elif type(end) is Passing:
+                end.charge()
             elif (key := id(end)) in still_open:
                 memory = end.memory
                 borrower = memory.borrower

@@ -51,6 +51,27 @@ class Account:
         return self.limit is None or self.in_use + nbytes <= self.limit
 
 
+class Passing:
+    """Memory that a call takes and lets go of before it returns; several pieces, one by one.
+
+    Args:
+      charges: for each account the most bytes at once, the number of pieces that go, and the bytes
+        of the largest of these.
+    """
+
+    __slots__ = ("_charges",)
+
+    def __init__(self, charges: Iterable[tuple[Account, int, int, int]]) -> None:
+        self._charges = tuple(charges)
+
+    def charge(self) -> None:
+        """Let accounts pay for it; only the records of what they paid change."""
+        for account, most, count, largest in self._charges:
+            account.allocations += count
+            account.peak = max(account.peak, account.in_use + most)
+            account.largest = max(account.largest, largest)
+
+
 class Keeper(Protocol):
     """What memory comes from, and goes back to."""
 

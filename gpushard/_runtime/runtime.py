@@ -15,7 +15,7 @@ from gpushard._runtime.backend import HOST_DOMAIN, Backend, DeviceInfo
 from gpushard._runtime.callbacks import Callbacks
 from gpushard._runtime.claims import Claim, Claims
 from gpushard._runtime.item import Item
-from gpushard._runtime.memory import Account, Memory
+from gpushard._runtime.memory import Account, Memory, Passing
 from gpushard._runtime.memory_domain import Domain
 from gpushard._runtime.pool import NoRoomError, Pool, Room
 from gpushard._runtime.reclaim import out_of_memory, pools_of_chip, reclaim, reclaim_locked
@@ -463,6 +463,13 @@ class Runtime:
             with contextlib.suppress(ReentrantCallError):
                 self.run_locked(_nothing)
         return claims.begin(Memory(None, room.nbytes, 0, room.charges, room.pool))
+
+    def count_passing(self, passing: Passing) -> None:
+        """Count memory that is gone already; like `count` without quotas, and before it.
+
+        Results that are claimed next were there at the same time, so they are part of it.
+        """
+        self._claims.queue.append(passing)
 
     def _adopt(self, room: Room) -> Claim:
         return self._claims.make(room.pool.adopt(room.charges))

@@ -104,8 +104,10 @@ class LocalCalls:
         )
         pool = self.devices[0].domain.pool
         written = sum(self.writes)
-        # Counts all results.
-        self._count = functools.partial(runtime.count, Room(pool, charges, written))
+        self.charges = charges
+        """The account of each call, and the bytes of its results."""
+        self.count = functools.partial(runtime.count, Room(pool, charges, written))
+        """Claims all results, as arrays that own their bytes."""
         total = written + sum(call.reads for call in calls)
         largest = max((room.nbytes for room in self._rooms), default=0)
         settings = runtime.settings
@@ -129,11 +131,16 @@ class LocalCalls:
         self._one_result = len(dtypes) == 1
         # Kernels return numbers, not arrays, for no dims.
         self._plain = all(shape for call in calls for shape in call.shapes)
-        self._direct = self._one_result and list(of_device) == list(range(len(calls)))
         self._everywhere = min(of_device, default=-1) >= 0
+        self.order = None if list(of_device) == list(range(len(calls))) else of_device
+        """For each device the call whose results it has; None for those of its own number."""
+        self._direct = self._one_result and self.order is None
         self._replicated = self._everywhere and len(calls) == 1
         self._sites = list(zip(*(call.site for call in calls), strict=True))
         self._rehearsed = runtime.backend.host_readable
+        unlimited = settings.memory_limit is None  # under a quota each result counts by itself
+        self.at_once = self._small and self._everywhere and unlimited and not self._threaded
+        """Whether the caller may make the calls among others, see `AtOnce`."""
 
     def run(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
@@ -171,22 +178,40 @@ class LocalCalls:
 
     def _call_here(self, columns: list[Any]) -> list[Outputs]:
         """Make the calls in the caller; `columns` has what they take of each operand."""
-        count = len(self.calls)
-        if not self._one_result or not (columns or self._sites):
-            return self._call_rows(_rows(columns, count))
-        claims = [self._count()] * count
-        tasks = map(self._kernel_without_out, *self._sites, *columns)
-        run = self._run
-        values = _quiet.copy().run(list, tasks) if run is quietly else run(list, tasks)
-        if not self._plain:
-            values = list(map(np.asarray, values))
-        return [Outputs(values, claims, True)]
+        claims = [self.count()] * len(self.calls)
+        run = _quiet.copy().run if self._run is quietly else self._run
+        return [Outputs(values, claims, True) for values in run(self._compute_columns, columns)]
 
     def _call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
         """Make the calls in the caller; `rows` has the arguments of each."""
-        claims = [self._count()] * len(self.calls)
+        claims = [self.count()] * len(self.calls)
         made = self._run(self._compute_rows, rows)
         return [Outputs(values, claims, True) for values in made]
+
+    def compute(
+        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[list[LocalArray]]:
+        """Make the calls in the caller, for arrays that no one claims; see `at_once`.
+
+        Args:
+          columns: what the devices have of each operand; the list is changed.
+          scalars: as for `run`.
+
+        Returns:
+          For each result what every call made.
+        """
+        if not self._in_order:
+            columns = [[of[home] for home in self._homes] for of in columns]
+        for position, value in scalars:
+            columns.insert(position, [value] * len(self.calls))
+        return self._compute_columns(columns)
+
+    def _compute_columns(self, columns: Sequence[Any]) -> list[list[LocalArray]]:
+        """Make the calls; `columns` has what they take of each operand."""
+        if not self._one_result or not (columns or self._sites):
+            return self._compute_rows(_rows(columns, len(self.calls)))
+        values = list(map(self._kernel_without_out, *self._sites, *columns))
+        return [values if self._plain else list(map(np.asarray, values))]
 
     def _compute_rows(self, rows: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
         outs = []
@@ -309,6 +334,17 @@ class LocalCalls:
             nothing = nothing or claim_nothing(place)
             claims.append(nothing)
         return ShardedBuffer(tiling, dtype, values, claims, part.settled)
+
+
+@dataclass(frozen=True, eq=False)
+class SmallCalls:
+    """Calls that the caller may make among others, for arrays that no one claims."""
+
+    calls: LocalCalls
+    scalars: Sequence[tuple[int, Any]]  # numbers that they take, as for `LocalCalls.run`
+    # For each result the call that each device, or part, has it from; None for all in order.
+    orders: Sequence[Sequence[int] | None]
+    parts: frozenset[int] = frozenset()  # the results that are in parts
 
 
 def _rows(columns: Sequence[Any], count: int) -> list[tuple[Any, ...]]:

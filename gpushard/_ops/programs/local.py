@@ -22,7 +22,7 @@ from gpushard._ops.committed import is_committed
 from gpushard._ops.gather_guard import watched
 from gpushard._ops.operand import Hosted, Scalar, Sharded, in_memory
 from gpushard._ops.programs.bring import Place, bring
-from gpushard._ops.programs.calls import CallPlan, LocalCalls, calls_of
+from gpushard._ops.programs.calls import CallPlan, LocalCalls, SmallCalls, calls_of
 from gpushard._ops.programs.launched import Launched, launched
 from gpushard._ops.row import Case, ShardedCall, Strategy
 from gpushard._ops.rule import Splits
@@ -143,6 +143,14 @@ class Compute(Runnable):
         if self._parts or not isinstance(self.calls, Launched):
             return None
         return self.calls.launches(self._converted(numbers))
+
+    def small(self, numbers: Sequence[Any]) -> SmallCalls | None:
+        """Return the calls, with numbers as they take them."""
+        calls, parts = self.calls, self._parts
+        if not calls.at_once:
+            return None
+        orders = [parts.get(n, calls.order) for n in range(self._count)]
+        return SmallCalls(calls, self._converted(numbers), orders, frozenset(parts))
 
     @property
     def nbytes(self) -> int:

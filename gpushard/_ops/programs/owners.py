@@ -218,15 +218,24 @@ class Owned(LocalCalls):
         """Make the calls; the first operand is laid out as it comes."""
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
-        rows = [self._arguments(operands, call) for call in self.calls]
+        rows = self._rows([operand.values for operand in operands])
         if here and self._small:
             return self._call_here(list(zip(*rows, strict=True)))
         return self.launch(rows, functools.partial(self._reads, operands), here=here)
 
-    def _arguments(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Any]:
-        first, *others = operands
-        blocks = [first.values[position] for position in self._inputs[call]]
-        return blocks + [operand.values[call.home] for operand in others]
+    def compute(
+        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[list[LocalArray]]:
+        """Make the calls in the caller."""
+        return self._compute_columns(list(zip(*self._rows(columns), strict=True)))
+
+    def _rows(self, columns: Sequence[Any]) -> list[list[Any]]:
+        """Return what each call takes."""
+        first, *others = columns
+        return [
+            [first[at] for at in self._inputs[call]] + [of[call.home] for of in others]
+            for call in self.calls
+        ]
 
     def _reads(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Memory]:
         first, *others = operands

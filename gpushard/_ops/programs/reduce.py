@@ -27,7 +27,13 @@ from gpushard._movement.planning.holdings import holdings
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.choose_split import Price, Prices
 from gpushard._ops.merge_in_order import InOrder
-from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
+from gpushard._ops.programs.calls import (
+    CallPlan,
+    KernelCall,
+    LocalCalls,
+    SmallCalls,
+    calls_of,
+)
 from gpushard._ops.programs.launched import Launched, launched, launched_merges
 from gpushard._ops.programs.local import Compute, flops_of, program_around
 from gpushard._ops.row import Adapter, Case, KernelMaker, Params, ShardedCall, State, Strategy, only
@@ -56,15 +62,25 @@ class Fold(LocalCalls):
     ) -> list[Outputs]:
         """Make the calls; the operands have every part of each array of a state."""
         here = self._here and all(parts.settled for parts in operands)
-        rows = [self._take(operands, call) for call in self.calls]
+        rows = self._rows([parts.values for parts in operands])
         return self.launch(
             rows,
             lambda call: [p.claims[n].memory for n in self._inputs[call] for p in operands],
             here=here,
         )
 
-    def _take(self, state: Sequence[ShardedBuffer | Outputs], call: KernelCall) -> list[LocalArray]:
-        taken = [parts.values[n] for n in self._inputs[call] for parts in state]
+    def compute(
+        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[list[LocalArray]]:
+        """Make the calls in the caller; `columns` has every part of each array of a state."""
+        return self._compute_rows(self._rows(columns))
+
+    def _rows(self, columns: Sequence[Sequence[LocalArray]]) -> list[list[LocalArray]]:
+        """Return what each call takes."""
+        return [self._take(columns, call) for call in self.calls]
+
+    def _take(self, columns: Sequence[Sequence[LocalArray]], call: KernelCall) -> list[LocalArray]:
+        taken = [parts[n] for n in self._inputs[call] for parts in columns]
         region = self._regions[call]
         return taken if region is None else [array[region] for array in taken]
 
@@ -349,6 +365,11 @@ class Merge(Runnable):
                 parts.settled = parts.settled and more.settled
         (merged,) = self._last.run_parts(operands)
         return [self._last.assemble(0, merged)]
+
+    def small(self, numbers: Sequence[Any]) -> SmallCalls | None:
+        """Return the calls that merge parts of a single memory domain."""
+        last = self._last
+        return None if self._across or not last.at_once else SmallCalls(last, (), (last.order,))
 
 
 class View(Runnable):

@@ -15,6 +15,7 @@ from gpushard._array.array import Array, ConcreteArray
 from gpushard._array.data import array_of_buffer, relabel_buffer
 from gpushard._array.key_array import ELEMENT, KeyArray
 from gpushard._array.shape_dtype import KEY, KeyDType
+from gpushard._frozen import dataclass
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import held_elements
@@ -23,6 +24,7 @@ from gpushard._movement.to_host import read_host
 from gpushard._ops.aval import Dtype
 from gpushard._ops.bind import bind
 from gpushard._ops.dispatch import create
+from gpushard._ops.programs.at_once import AtOnce
 from gpushard._ops.programs.bring import bring
 from gpushard._ops.row import Row
 from gpushard._ops.steps import Draft, Run, Runnable, Steps
@@ -55,6 +57,42 @@ SEVERAL = 64
 """Most arrays that are put together at once."""
 
 
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """Work on numbered values."""
+
+    work: Runnable
+    numbers: Sequence[Any]  # the Python numbers of its operation
+    takes: list[int]
+    gives: list[int]
+    operation: Operation  # the operation that it belongs to
+
+    @property
+    def values(self) -> list[int]:
+        """The numbers of all values that it takes or gives."""
+        return [*self.takes, *self.gives]
+
+
+def _group_small(steps: Sequence[_Step], permanent: set[int]) -> list[_Step]:
+    """Merge small calls that follow one another; `permanent` are values that stay to the end."""
+    last = {n: number for number, step in enumerate(steps) for n in step.takes}
+    grouped: list[_Step] = []
+    small = [step.work.small(step.numbers) is not None for step in steps]
+    for is_small, run in itertools.groupby(range(len(steps)), small.__getitem__):
+        numbers = list(run)
+        own = [steps[n] for n in numbers]
+        if not is_small or len(own) == 1:
+            grouped += own
+            continue
+        given = dict.fromkeys(n for step in own for n in step.gives)
+        taken = dict.fromkeys(n for step in own for n in step.takes if n not in given)
+        needed = [n for n in given if n in permanent or last.get(n, -1) > numbers[-1]]
+        works = [(step.work, step.numbers, step.takes, step.gives) for step in own]
+        together = AtOnce(works, list(taken), needed)
+        grouped.append(_Step(together, (), list(taken), needed, own[0].operation))
+    return grouped
+
+
 class Executable:
     """A graph, prepared to run. Operations that no result or effect needs are left out.
 
@@ -75,36 +113,63 @@ class Executable:
         """The runtime of the results; None if there are none."""
         if graph.results:
             self.runtime = devices_of(graph.results[0].tiling)[0].runtime
+        hosted: list[Any] = []
+        numbered, results, count = self._number_values(hosted)
+        # Constants come after the inputs.
+        permanent = {*results, *range(len(graph.inputs), len(graph.inputs) + len(graph.constants))}
+        runs = _group_small(numbered, permanent)
+        last = {n: number for number, step in enumerate(runs) for n in step.values}
+        self._calls: list[tuple[Run, list[int], Sequence[Any], list[int], list[int]]] = []
+        for number, step in enumerate(runs):
+            ended = {n for n in step.values if n >= 0 and last[n] == number} - permanent
+            run = step.work.run
+            self._calls.append((run, step.takes, step.numbers, step.gives, sorted(ended)))
+        self._operations = [step.operation for step in runs]
+        """The operation of each call, for errors; of several, the first."""
+        self._results = results
+        self._constants = [x._live() for x in graph.constants.values()]
+        self._rest = [None] * (count - len(graph.inputs) - len(self._constants))
+        self._hosted = hosted[::-1]  # their places are negative: they count from the end
+
+    def _number_values(self, hosted: list[Any]) -> tuple[list[_Step], list[int], int]:
+        """Number all values, and list the steps of all operations.
+
+        Args:
+          hosted: gets data on the host, which have negative numbers: -1 for the first.
+
+        Returns:
+          The steps, the numbers of the results, and the count of values that are not on the host.
+        """
         places: dict[Var, int] = {}
+        fresh = itertools.count()
 
         def place(x: Any) -> int:
             if not isinstance(x, Var):  # data on the host
                 hosted.append(x.data)
                 return -len(hosted)
-            return places.setdefault(x, len(places))
+            if x not in places:
+                places[x] = next(fresh)
+            return places[x]
 
-        hosted: list[Any] = []
-        for var in (*graph.inputs, *graph.constants):
+        for var in (*self.graph.inputs, *self.graph.constants):
             place(var)
-        calls = [
-            (self.ready[step], [place(x) for x in step.operands], step.op.numbers, step.results)
-            for step in self.parts
-        ]
-        results = [place(x) for x in graph.results]
-        last: dict[int, int] = {}
-        for number, (_, operands, _, produced) in enumerate(calls):
-            for at in (*operands, *map(place, produced)):
-                last[at] = number
-        permanent = {*results, *(places[var] for var in graph.constants)}
-        self._calls: list[tuple[Run, list[int], tuple[Any, ...], list[int], list[int]]] = []
-        for number, (ready, operands, numbers, produced) in enumerate(calls):
-            to = [place(x) for x in produced]
-            ended = {at for at in (*operands, *to) if at >= 0 and last[at] == number} - permanent
-            self._calls.append((ready.run, operands, numbers, to, sorted(ended)))
-        self._results = results
-        self._constants = [x._live() for x in graph.constants.values()]
-        self._rest = [None] * (len(places) - len(graph.inputs) - len(self._constants))
-        self._hosted = hosted[::-1]  # their places are negative: they count from the end
+        steps: list[_Step] = []
+        for operation in self.parts:
+            work, numbers = self.ready[operation], operation.op.numbers
+            takes = [place(x) for x in operation.operands]
+            if not isinstance(work, Steps) or work.moves is not None:
+                gives = [place(x) for x in operation.results]
+                steps.append(_Step(work, numbers, takes, gives, operation))
+                continue
+            values = dict(enumerate(takes))
+            for step in work.steps:
+                values |= {n: next(fresh) for n in step.gives}
+                own = [values[n] for n in step.takes], [values[n] for n in step.gives]
+                steps.append(_Step(step.work, numbers, *own, operation))
+            ends = [values[n] for n in work.ends]
+            places |= dict(zip(operation.results, ends, strict=True))
+        results = [place(x) for x in self.graph.results]
+        return steps, results, next(fresh)
 
     @property
     def nbytes(self) -> int:
@@ -167,8 +232,9 @@ class Executable:
 
     def _explain(self, error: MemoryError, run: Run) -> OutOfMemoryError:
         """Return the error for an operation without room, with the name of the operation."""
-        step, ready = next(x for x in self.ready.items() if x[1].run == run)
-        return name_operation(error, step.name, ready.moves)
+        number = next(n for n, call in enumerate(self._calls) if call[0] == run)
+        step = self._operations[number]
+        return name_operation(error, step.name, self.ready[step].moves)
 
     def _note(self, step: Operation) -> str:
         """Return a note for the text of an operation: its scope, bytes received, and launches."""
