@@ -38,18 +38,25 @@ class TreeDef:
     TreeDef({'a': (*, None), 'b': *})
     """
 
-    __slots__ = ("_num_leaves", "_spec")
+    __slots__ = ("_hash", "_num_leaves", "_spec")
 
     def __init__(self, spec: _Spec, num_leaves: int) -> None:
         # Flat, so hashing and comparing are fast and need no recursion.
         self._spec = spec
         self._num_leaves = num_leaves
+        self._hash = 0  # what `hash` gave; 0 if nobody asked
 
     def __eq__(self, other: object) -> bool:
         return self._spec == other._spec if isinstance(other, TreeDef) else NotImplemented
 
     def __hash__(self) -> int:
-        return hash(self._spec)
+        known = self._hash
+        if not known:
+            known = self._hash = hash(self._spec)
+        return known
+
+    def __reduce__(self) -> Any:
+        return TreeDef, (self._spec, self._num_leaves)  # another process has other hashes
 
     def __repr__(self) -> str:
         return f"TreeDef({self._text()})"

@@ -24,10 +24,12 @@ from weakref import WeakKeyDictionary, WeakSet
 
 from gpushard import tree
 from gpushard._array.array import Array, ConcreteArray
+from gpushard._array.data import Data, array_of_buffer
 from gpushard._array.key_array import is_keys
 from gpushard._array.shape_dtype import KEY, KeyDType, ShapeDtypeStruct
 from gpushard._cache import BoundedCache, exact_key
 from gpushard._frozen import dataclass
+from gpushard._movement.buffer import ShardedBuffer
 from gpushard._options import DISABLE_JIT, LOG_COMPILES
 from gpushard._placement.default_placement import default_sharding, surroundings
 from gpushard._placement.device_put import device_put, implicitly_put
@@ -40,11 +42,11 @@ from gpushard._transforms.graph.layout_search import optimized
 from gpushard._transforms.jit.arguments import Call, Options, check_options, options_of
 from gpushard._transforms.jit.stages import Lowered, Signature, Traced
 from gpushard._transforms.tracing.constraints import apply_shardings, check_devices, place_arguments
-from gpushard._transforms.tracing.executable import Executable, array_of, var_of
+from gpushard._transforms.tracing.executable import Executable, form_of, var_of
 from gpushard._transforms.tracing.fold import fold_constants
 from gpushard._transforms.tracing.trace import Trace, Tracer, inline_argument, tracing
 from gpushard._transforms.values.frames import innermost
-from gpushard._transforms.values.leaves import check_leaf, flatten_arguments, result_names
+from gpushard._transforms.values.leaves import check_leaf, flatten_arguments, is_leaf, result_names
 from gpushard._transforms.values.user_functions import check_function, imitate, title
 from gpushard.errors import ArgumentTypeError
 from gpushard.profiler import span
@@ -65,37 +67,40 @@ class Replay:
     graph: Graph
     executable: Executable
     structure: Any  # the structure of the results; None for one array
-    keys: tuple[bool, ...]  # which of the results are random keys
     inputs: tuple[int, ...]  # for each result, the number of the argument that it is, or -1
+    # For each result whether it is a constant, and what `array_of_buffer` takes after the runtime.
+    forms: tuple[tuple[bool, type[ConcreteArray], tuple[Any, ...]], ...]
     nbytes: int  # the approximate memory of it in the cache
 
-    def call(self, leaves: list[Any], given_up: Sequence[Any] = ()) -> Any:
+    def call(
+        self, leaves: list[Any], buffers: list[ShardedBuffer], given_up: Sequence[Any] = ()
+    ) -> Any:
         """Run the operations on arrays of that kind, and return the results.
 
         Args:
           leaves: the arrays. If some arrays are given up, the list is emptied.
+          buffers: their buffers. The list is used up.
           given_up: donated arrays. They are deleted before the operations run, so that results can
             take their memory.
         """
         passed: Any = leaves
-        buffers = [x._live() for x in leaves]
         if given_up:
             passed = {n: copy.copy(leaves[n]) for n in self.inputs if n >= 0}
             give_up(given_up)
             leaves.clear()  # frees copies of donated arrays on other devices
-        outputs = self.executable.run(buffers)
+        runtime, outputs = self.executable.runtime, self.executable.run(buffers)
         arrays = []
         seen: set[int] = set()
-        for buffer, var, keys, source in zip(
-            outputs, self.graph.results, self.keys, self.inputs, strict=True
+        for buffer, source, (constant, kind, form) in zip(
+            outputs, self.inputs, self.forms, strict=True
         ):
             if source >= 0:
                 arrays.append(copy.copy(passed[source]))
                 continue
-            if id(buffer) in seen or var in self.graph.constants:
+            if constant or id(buffer) in seen:
                 buffer = copy.copy(buffer)
             seen.add(id(buffer))
-            arrays.append(array_of(buffer, var, self.executable.runtime, keys=keys))
+            arrays.append(array_of_buffer(kind, buffer, runtime, *form))
         if self.structure is None:
             return arrays[0]
         return tree.unflatten(self.structure, arrays)
@@ -141,6 +146,10 @@ class Jitted:
         self._what = title("jit", fun)
         self._cache = _cache_of(fun, options)
         self._donates = any(options.donated)
+        # Whether a call is more than its arguments as they are.
+        self._is_special = (
+            any(options.static) or options.in_shardings is not None or options.device is not None
+        )
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -172,17 +181,18 @@ class Jitted:
             return self._fun(*args, **kwargs)
         if innermost() is not None or tracing() is not None:
             return self._call_inline(args, kwargs)
-        options = self._options
-        leaves, key, call = self._prepare_call(args, kwargs)
+        leaves, buffers, key = self._prepare_call(args, kwargs)
         given_up: Sequence[Any] = ()
         if self._donates:
-            donated = [*options.donated_leaves(args, kwargs), *moved]
+            donated = [*self._options.donated_leaves(args, kwargs), *moved]
             given_up = donated_arrays(donated, self._what)
         compiled = self._cache.get(key)
         if compiled is None:
+            call = self.read(args, kwargs)
+            call.structure = key[0]
             compiled = self._find_or_compile(key, leaves, call)
         with span(self._what):
-            return compiled.call(leaves, given_up)
+            return compiled.call(leaves, buffers, given_up)
 
     def _find_or_compile(self, key: tuple[Any, ...], leaves: list[Any], call: Call) -> Replay:
         """Find the compiled function for exactly this structure of arguments, or compile it.
@@ -202,25 +212,38 @@ class Jitted:
         """Separate the static arguments of a call from the others."""
         return Call(self._fun, self._what, args, kwargs, self._options.static)
 
-    def _prepare_call(self, args: Any, kwargs: Any) -> tuple[list[Any], Any, Call]:
-        """Read a call: its arguments as arrays, the key of the cache, and the call itself."""
+    def _prepare_call(
+        self, args: Any, kwargs: Any
+    ) -> tuple[list[Any], list[ShardedBuffer], tuple[Any, ...]]:
+        """Read a call: its arguments as arrays, their buffers, and the key of the cache.
+
+        The key begins with the structure of the arguments that are not static.
+        """
         options = self._options
-        call = self.read(args, kwargs)
-        leaves, call.structure = flatten_arguments(call.args, call.kwargs)
-        if options.in_shardings is not None:
-            leaves = self._place_arguments(leaves, call)
-        if options.device is not None:
-            leaves = options.move_to_device(leaves, self._put)
-        key: list[Any] = [call.structure, *surroundings()]
+        call = self.read(args, kwargs) if self._is_special else None
+        if call is None:
+            leaves, structure = flatten_arguments(args, kwargs)
+        else:
+            leaves, structure = flatten_arguments(call.args, call.kwargs)
+            if options.in_shardings is not None:
+                leaves = self._place_arguments(leaves, call)
+            if options.device is not None:
+                leaves = options.move_to_device(leaves, self._put)
+        key: list[Any] = [structure, *surroundings()]
+        buffers = []
         for number, x in enumerate(leaves):
             kind = type(x)
             if kind is not ConcreteArray and not is_keys(x):
-                check_leaf(x, self._what, call.label(number))
+                if not is_leaf(x):
+                    check_leaf(x, self._what, self.read(args, kwargs).label(number))
                 x = leaves[number] = implicitly_put(x, self._what)
-            key += (x._held().tiling, x._dtype, x._committed, x._weak_type)
-        if call.statics:
+            data = x._data
+            buffer = data.buffer if type(data) is Data else x._live()
+            buffers.append(buffer)
+            key += (buffer.tiling, x._dtype, x._committed, x._weak_type)
+        if call is not None and call.statics:
             key.append(tuple((name, exact_key(x)) for name, x in call.statics.items()))
-        return leaves, tuple(key), call
+        return leaves, buffers, tuple(key)
 
     def _place_arguments(self, leaves: list[Any], call: Call) -> list[Any]:
         """Move arguments to `in_shardings`."""
@@ -242,8 +265,11 @@ class Jitted:
             graph,
             executable,
             None if structure == _LEAF else structure,
-            keys,
             tuple(numbers.get(var, -1) for var in graph.results),
+            tuple(
+                (var in graph.constants, *form_of(var, keys=key))
+                for var, key in zip(graph.results, keys, strict=True)
+            ),
             executable.nbytes + sum(var.nbytes for var in graph.constants),
         )
 

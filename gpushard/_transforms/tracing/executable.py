@@ -497,5 +497,11 @@ def array_of(buffer: ShardedBuffer, var: Var, runtime: Runtime, *, keys: bool) -
       runtime: the runtime of its devices.
       keys: whether the elements are random keys.
     """
+    kind, form = form_of(var, keys=keys)
+    return array_of_buffer(kind, buffer, runtime, *form)
+
+
+def form_of(var: Var, *, keys: bool) -> tuple[type[ConcreteArray], tuple[Any, ...]]:
+    """Return the class of the array of a value, and what `array_of_buffer` takes at its end."""
     kind, dtype = (KeyArray, KEY) if keys else (ConcreteArray, var.dtype)
-    return array_of_buffer(kind, buffer, runtime, dtype, var.sharding, var.committed, var.weak)
+    return kind, (dtype, var.sharding, var.committed, var.weak)

@@ -48,15 +48,18 @@ def is_array(x: Any) -> bool:
     return kind is ConcreteArray or kind is Mapped or isinstance(x, Array)
 
 
+def is_leaf(x: Any) -> bool:
+    """Whether a value is an array or a number."""
+    return is_array(x) or isinstance(x, np.ndarray | np.generic | bool | int | float | complex)
+
+
 def check_leaf(x: Any, what: str, arg: str) -> None:
     """Check that a leaf of the arguments or results is an array or a number.
 
     Raises:
       ArgumentTypeError: it is something else.
     """
-    if is_array(x) or isinstance(x, np.ndarray | np.generic | bool | int | float | complex):
-        return
-    if not hasattr(x, "__array__"):
+    if not is_leaf(x) and not hasattr(x, "__array__"):
         raise ArgumentTypeError(
             f"{what}: {arg} is a {type(x).__name__} ({user_line()}); arguments and results must be "
             "arrays, numbers, or pytrees of them",
