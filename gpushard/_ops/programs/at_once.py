@@ -37,7 +37,7 @@ class AtOnce(Runnable):
         at = {n: place for place, n in enumerate([*operands, *given])}
         last = {n: number for number, step in enumerate(steps) for n in (*step[2], *step[3])}
         kept = {*results}
-        self._rest = [None] * len(given)
+        scalars: list[list[Any]] = []  # values that come after all others
         self._results = [at[n] for n in results]
         self._steps: list[Any] = []  # as they run one by one
         self._calls: list[Any] = []  # as they run at once
@@ -50,9 +50,13 @@ class AtOnce(Runnable):
             ended = [at[n] for n in dict.fromkeys((*takes, *gives)) if last[n] == number]
             ended = [n for n in ended if n not in self._results]
             places = [at[n] for n in takes]
-            self._steps.append((work.run, numbers, places, to, ended))
+            self._steps.append((work.run, numbers, places.copy(), to, ended))
+            for position, value in small.scalars:
+                places.insert(position, len(at) + len(scalars))
+                scalars.append([value] * len(calls.of_device))
+            mapped = calls.as_map() if places and small.orders == [None] else None
             orders = list(zip(to, small.orders, strict=True))
-            self._calls.append((calls.compute, places, small.scalars, orders, ended))
+            self._calls.append((mapped, calls.compute, places, to[0], orders, ended))
             if not kept.isdisjoint(gives):
                 self._counts.append(calls.count)
             for n, value in enumerate(gives):
@@ -60,6 +64,7 @@ class AtOnce(Runnable):
                 # Arrays that one device each has own their bytes: none has a larger root.
                 root = 0 if calls.order is None else -1
                 forms[value] = at[value], len(self._counts) - 1, layout, root
+        self._rest = [*[None] * len(given), *scalars]
         self._forms = [forms[n] for n in results]
         self._runtime = calls.runtime
         self._passing = _passing(steps, last, kept)
@@ -88,10 +93,14 @@ class AtOnce(Runnable):
     def _compute(self, columns: list[Any]) -> list[Any]:
         """Make all calls; return the arrays of each value, None for values that have ended."""
         values = columns + self._rest
-        for compute, takes, scalars, orders, ended in self._calls:
-            made = compute([values[n] for n in takes], scalars)
-            for (at, order), arrays in zip(orders, made, strict=False):
-                values[at] = arrays if order is None else [arrays[n] for n in order]
+        value_of = values.__getitem__
+        for mapped, compute, takes, to, orders, ended in self._calls:
+            if mapped is not None:
+                values[to] = list(mapped(*map(value_of, takes)))
+            else:
+                made = compute(*map(value_of, takes))
+                for (at, order), arrays in zip(orders, made, strict=False):
+                    values[at] = arrays if order is None else [arrays[n] for n in order]
             for n in ended:
                 values[n] = None
         return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextvars
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -73,6 +73,9 @@ class LocalCalls:
       light: whether a call reads nothing, and so takes little longer than to write its results.
       steps: about how many functions of NumPy's a call uses on the host.
     """
+
+    takes_blocks = True
+    """Whether each call takes of every operand the block of one device."""
 
     def __init__(
         self, plan: CallPlan, *, threaded: bool = False, light: bool = False, steps: int = 1
@@ -178,9 +181,15 @@ class LocalCalls:
 
     def _call_here(self, columns: list[Any]) -> list[Outputs]:
         """Make the calls in the caller; `columns` has what they take of each operand."""
-        claims = [self.count()] * len(self.calls)
-        run = _quiet.copy().run if self._run is quietly else self._run
-        return [Outputs(values, claims, True) for values in run(self._compute_columns, columns)]
+        count, run = len(self.calls), self._run
+        if not self._one_result or not (columns or self._sites):
+            return self._call_rows(_rows(columns, count))
+        claims = [self.count()] * count
+        tasks = map(self._kernel_without_out, *self._sites, *columns)
+        values = _quiet.copy().run(list, tasks) if run is quietly else run(list, tasks)
+        if not self._plain:
+            values = list(map(np.asarray, values))
+        return [Outputs(values, claims, True)]
 
     def _call_rows(self, rows: Sequence[Sequence[Any]]) -> list[Outputs]:
         """Make the calls in the caller; `rows` has the arguments of each."""
@@ -188,30 +197,24 @@ class LocalCalls:
         made = self._run(self._compute_rows, rows)
         return [Outputs(values, claims, True) for values in made]
 
-    def compute(
-        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[list[LocalArray]]:
+    def compute(self, *columns: Sequence[Any]) -> list[list[LocalArray]]:
         """Make the calls in the caller, for arrays that no one claims; see `at_once`.
 
         Args:
-          columns: what the devices have of each operand; the list is changed.
-          scalars: as for `run`.
+          *columns: what the devices have of each operand; of a number it is the number.
 
         Returns:
           For each result what every call made.
         """
         if not self._in_order:
-            columns = [[of[home] for home in self._homes] for of in columns]
-        for position, value in scalars:
-            columns.insert(position, [value] * len(self.calls))
-        return self._compute_columns(columns)
+            columns = tuple([[of[home] for home in self._homes] for of in columns])
+        return self._compute_rows(_rows(columns, len(self.calls)))
 
-    def _compute_columns(self, columns: Sequence[Any]) -> list[list[LocalArray]]:
-        """Make the calls; `columns` has what they take of each operand."""
-        if not self._one_result or not (columns or self._sites):
-            return self._compute_rows(_rows(columns, len(self.calls)))
-        values = list(map(self._kernel_without_out, *self._sites, *columns))
-        return [values if self._plain else list(map(np.asarray, values))]
+    def as_map(self) -> Callable[..., Iterator[LocalArray]] | None:
+        """Return `compute` for kernels that give each device one array; None for others."""
+        if not (self.takes_blocks and self._in_order and self._direct and self._plain):
+            return None
+        return functools.partial(map, self._kernel_without_out, *self._sites)
 
     def _compute_rows(self, rows: Sequence[Sequence[Any]]) -> list[list[LocalArray]]:
         outs = []

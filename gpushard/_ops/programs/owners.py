@@ -223,11 +223,11 @@ class Owned(LocalCalls):
             return self._call_here(list(zip(*rows, strict=True)))
         return self.launch(rows, functools.partial(self._reads, operands), here=here)
 
-    def compute(
-        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[list[LocalArray]]:
+    takes_blocks = False
+
+    def compute(self, *columns: Sequence[Any]) -> list[list[LocalArray]]:
         """Make the calls in the caller."""
-        return self._compute_columns(list(zip(*self._rows(columns), strict=True)))
+        return self._compute_rows(self._rows(columns))
 
     def _rows(self, columns: Sequence[Any]) -> list[list[Any]]:
         """Return what each call takes."""

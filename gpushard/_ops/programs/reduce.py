@@ -69,9 +69,9 @@ class Fold(LocalCalls):
             here=here,
         )
 
-    def compute(
-        self, columns: list[Any], scalars: Sequence[tuple[int, Any]] = ()
-    ) -> list[list[LocalArray]]:
+    takes_blocks = False
+
+    def compute(self, *columns: Sequence[Any]) -> list[list[LocalArray]]:
         """Make the calls in the caller; `columns` has every part of each array of a state."""
         return self._compute_rows(self._rows(columns))
 

@@ -127,9 +127,10 @@ class Executable:
         self._operations = [step.operation for step in runs]
         """The operation of each call, for errors; of several, the first."""
         self._results = results
-        self._constants = [x._live() for x in graph.constants.values()]
-        self._rest = [None] * (count - len(graph.inputs) - len(self._constants))
-        self._hosted = hosted[::-1]  # their places are negative: they count from the end
+        constants = [x._live() for x in graph.constants.values()]
+        unset = [None] * (count - len(graph.inputs) - len(constants))
+        # Data on the host have negative places, which count from the end.
+        self._others = [*constants, *unset, *hosted[::-1]]
 
     def _number_values(self, hosted: list[Any]) -> tuple[list[_Step], list[int], int]:
         """Number all values, and list the steps of all operations.
@@ -217,10 +218,11 @@ class Executable:
           OutOfMemoryError: a device has no room. No array has changed.
         """
         held: list[Any] = inputs  # not a copy, which would keep all of them until the end
-        held += (*self._constants, *self._rest, *self._hosted)
+        held += self._others
+        value_of = held.__getitem__
         for run, operands, numbers, to, ended in self._calls:
             try:
-                produced = run([held[at] for at in operands], numbers)
+                produced = run(list(map(value_of, operands)), numbers)
             except MemoryError as error:  # from the pool, or from a library that a kernel calls
                 raise self._explain(error, run) from None
             for at, buffer in zip(to, produced, strict=True):
@@ -228,7 +230,7 @@ class Executable:
             produced = buffer = None  # type: ignore[assignment]  # else they hold memory
             for at in ended:
                 held[at] = None
-        return [held[at] for at in self._results]
+        return list(map(value_of, self._results))
 
     def _explain(self, error: MemoryError, run: Run) -> OutOfMemoryError:
         """Return the error for an operation without room, with the name of the operation."""
