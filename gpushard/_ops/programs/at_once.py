@@ -1,8 +1,8 @@
 """Small computations one after the other, which the caller makes at once.
 
 For blocks of a few kilobytes, claims and buffers take longer than the arithmetic. A run of such
-steps passes on plain arrays, and claims only the values that other steps need. Which memory the
-others take is known before, so accounts are told once for all of them.
+steps passes on plain arrays, and claims only the values that other steps need. What accounts pay
+for the others is known before, so they pay once for all of them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class AtOnce(Runnable):
     """Steps that are small calls: they run at once where all operands are there, or one by one.
 
     Args:
-      steps: the steps, of which `Runnable.small` gives the calls.
+      steps: the steps; `Runnable.small` gives the calls of each.
       operands: the numbers of the values that they take from others.
       results: the numbers of the values that others need.
     """
@@ -33,10 +33,10 @@ class AtOnce(Runnable):
     def __init__(
         self, steps: Sequence[NumberedStep], operands: Sequence[int], results: Sequence[int]
     ) -> None:
-        given = [n for _, _, _, gives in steps for n in gives]
-        at = {n: place for place, n in enumerate([*operands, *given])}
+        computed = [n for _, _, _, gives in steps for n in gives]
+        at = {n: place for place, n in enumerate([*operands, *computed])}
         last = {n: number for number, step in enumerate(steps) for n in (*step[2], *step[3])}
-        kept = {*results}
+        needed = {*results}
         scalars: list[list[Any]] = []  # values that come after all others
         self._results = [at[n] for n in results]
         self._steps: list[Any] = []  # as they run one by one
@@ -47,8 +47,7 @@ class AtOnce(Runnable):
             small: SmallCalls = work.small(numbers)
             calls = small.calls
             to = [at[n] for n in gives]
-            ended = [at[n] for n in dict.fromkeys((*takes, *gives)) if last[n] == number]
-            ended = [n for n in ended if n not in self._results]
+            ended = [at[n] for n in {*takes, *gives} - needed if last[n] == number]
             places = [at[n] for n in takes]
             self._steps.append((work.run, numbers, places.copy(), to, ended))
             for position, value in small.scalars:
@@ -57,17 +56,17 @@ class AtOnce(Runnable):
             mapped = calls.as_map() if places and small.orders == [None] else None
             orders = list(zip(to, small.orders, strict=True))
             self._calls.append((mapped, calls.compute, places, to[0], orders, ended))
-            if not kept.isdisjoint(gives):
+            if not needed.isdisjoint(gives):
                 self._counts.append(calls.count)
             for n, value in enumerate(gives):
                 layout = None if n in small.parts else (calls.tilings[n], calls.dtypes[n])
                 # Arrays that one device each has own their bytes: none has a larger root.
                 root = 0 if calls.order is None else -1
                 forms[value] = at[value], len(self._counts) - 1, layout, root
-        self._rest = [*[None] * len(given), *scalars]
+        self._rest = [*[None] * len(computed), *scalars]
         self._forms = [forms[n] for n in results]
         self._runtime = calls.runtime
-        self._passing = _passing(steps, last, kept)
+        self._passing = _passing(steps, last, needed)
 
     def run(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
         """Run the steps."""
@@ -98,8 +97,8 @@ class AtOnce(Runnable):
             if mapped is not None:
                 values[to] = list(mapped(*map(value_of, takes)))
             else:
-                made = compute(*map(value_of, takes))
-                for (at, order), arrays in zip(orders, made, strict=False):
+                columns_of_results = compute(*map(value_of, takes))
+                for (at, order), arrays in zip(orders, columns_of_results, strict=False):
                     values[at] = arrays if order is None else [arrays[n] for n in order]
             for n in ended:
                 values[n] = None
@@ -109,22 +108,22 @@ class AtOnce(Runnable):
         """Run the steps as if each stood alone."""
         values = [*operands, *self._rest]
         for run, numbers, takes, gives, ended in self._steps:
-            made = run([values[n] for n in takes], numbers)
-            for at, value in zip(gives, made, strict=True):
-                values[at] = value
-            made = value = None  # else they hold memory
+            buffers = run([values[n] for n in takes], numbers)
+            for at, buffer in zip(gives, buffers, strict=True):
+                values[at] = buffer
+            buffers = buffer = None  # else they hold memory
             for n in ended:
                 values[n] = None
         return [values[n] for n in self._results]
 
 
-def _passing(steps: Sequence[NumberedStep], last: Mapping[int, int], kept: set[int]) -> Passing:
+def _passing(steps: Sequence[NumberedStep], last: Mapping[int, int], needed: set[int]) -> Passing:
     """Find what accounts pay while steps run, as if each claimed its results until their end.
 
     Args:
       steps: the steps.
       last: for each value the number of the last step that takes or gives it.
-      kept: the values that others need.
+      needed: the values that others need.
     """
     live: Counter[Account] = Counter()
     most: dict[Account, int] = {}
@@ -136,7 +135,7 @@ def _passing(steps: Sequence[NumberedStep], last: Mapping[int, int], kept: set[i
         for account, nbytes in charges:
             live[account] += nbytes
             most[account] = max(most.get(account, 0), live[account])
-        if kept.isdisjoint(gives):
+        if needed.isdisjoint(gives):
             for account, nbytes in charges:
                 counts[account] += 1
                 largest[account] = max(largest.get(account, 0), nbytes)

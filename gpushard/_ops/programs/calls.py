@@ -127,7 +127,8 @@ class LocalCalls:
         few = total <= settings.light_bytes  # too few for others to help
         self._small = self._here and few and largest < settings.small_bytes
         most = max(
-            (call.reads + own for call, (_, own) in zip(calls, charges, strict=True)), default=0
+            (call.reads + nbytes for call, (_, nbytes) in zip(calls, charges, strict=True)),
+            default=0,
         )
         self._threaded = threaded and most > THREADED_BYTES
         self._run = self._run_among if self._threaded else quietly
@@ -136,7 +137,7 @@ class LocalCalls:
         self._plain = all(shape for call in calls for shape in call.shapes)
         self._everywhere = min(of_device, default=-1) >= 0
         self.order = None if list(of_device) == list(range(len(calls))) else of_device
-        """For each device the call whose results it has; None for those of its own number."""
+        """The number of the call that gives each device its results; None if it is the device's."""
         self._direct = self._one_result and self.order is None
         self._replicated = self._everywhere and len(calls) == 1
         self._sites = list(zip(*(call.site for call in calls), strict=True))

@@ -230,7 +230,7 @@ class Owned(LocalCalls):
         return self._compute_rows(self._rows(columns))
 
     def _rows(self, columns: Sequence[Any]) -> list[list[Any]]:
-        """Return what each call takes."""
+        """List the arrays that each call takes."""
         first, *others = columns
         return [
             [first[at] for at in self._inputs[call]] + [of[call.home] for of in others]

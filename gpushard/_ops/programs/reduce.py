@@ -76,7 +76,7 @@ class Fold(LocalCalls):
         return self._compute_rows(self._rows(columns))
 
     def _rows(self, columns: Sequence[Sequence[LocalArray]]) -> list[list[LocalArray]]:
-        """Return what each call takes."""
+        """List the arrays that each call takes."""
         return [self._take(columns, call) for call in self.calls]
 
     def _take(self, columns: Sequence[Sequence[LocalArray]], call: KernelCall) -> list[LocalArray]:

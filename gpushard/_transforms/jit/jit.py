@@ -232,13 +232,14 @@ class Jitted:
         key: list[Any] = [structure, *surroundings()]
         buffers = []
         for number, x in enumerate(leaves):
-            kind = type(x)
-            if kind is not ConcreteArray and not is_keys(x):
-                if not is_leaf(x):
-                    check_leaf(x, self._what, self.read(args, kwargs).label(number))
-                x = leaves[number] = implicitly_put(x, self._what)
-            data = x._data
-            buffer = data.buffer if type(data) is Data else x._live()
+            if type(x) is ConcreteArray and type(x._data) is Data:
+                buffer = x._data.buffer
+            else:
+                if type(x) is not ConcreteArray and not is_keys(x):
+                    if not is_leaf(x):
+                        check_leaf(x, self._what, self.read(args, kwargs).label(number))
+                    x = leaves[number] = implicitly_put(x, self._what)
+                buffer = x._live()
             buffers.append(buffer)
             key += (buffer.tiling, x._dtype, x._committed, x._weak_type)
         if call is not None and call.statics:

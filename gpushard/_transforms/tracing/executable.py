@@ -73,23 +73,45 @@ class _Step:
         return [*self.takes, *self.gives]
 
 
-def _group_small(steps: Sequence[_Step], permanent: set[int]) -> list[_Step]:
-    """Merge small calls that follow one another; `permanent` are values that stay to the end."""
+def _group_small(steps: Sequence[_Step], permanent: set[int], inputs: int) -> list[_Step]:
+    """Merge small calls that follow one another.
+
+    A run ends where a value from outside ends that no caller holds, so that its memory is free.
+
+    Args:
+      steps: the steps.
+      permanent: the values that stay to the end.
+      inputs: the number of inputs, which are the first values.
+    """
     last = {n: number for number, step in enumerate(steps) for n in step.takes}
     grouped: list[_Step] = []
-    small = [step.work.small(step.numbers) is not None for step in steps]
-    for is_small, run in itertools.groupby(range(len(steps)), small.__getitem__):
-        numbers = list(run)
-        own = [steps[n] for n in numbers]
-        if not is_small or len(own) == 1:
-            grouped += own
-            continue
-        given = dict.fromkeys(n for step in own for n in step.gives)
-        taken = dict.fromkeys(n for step in own for n in step.takes if n not in given)
-        needed = [n for n in given if n in permanent or last.get(n, -1) > numbers[-1]]
-        works = [(step.work, step.numbers, step.takes, step.gives) for step in own]
-        together = AtOnce(works, list(taken), needed)
-        grouped.append(_Step(together, (), list(taken), needed, own[0].operation))
+    run: list[_Step] = []
+    inside: set[int] = set()  # the values that steps of the run give
+
+    def close(end: int) -> None:
+        """Put the run of steps that ends before a number into one step."""
+        if len(run) > 1:
+            takes = dict.fromkeys(n for step in run for n in step.takes)
+            taken = [n for n in takes if n not in inside]
+            results = [n for step in run for n in step.gives]
+            results = [n for n in results if n in permanent or last.get(n, -1) >= end]
+            works = [(step.work, step.numbers, step.takes, step.gives) for step in run]
+            together = AtOnce(works, taken, results)
+            run[:] = [_Step(together, (), taken, results, run[0].operation)]
+        grouped.extend(run)
+        run.clear()
+        inside.clear()
+
+    for number, step in enumerate(steps):
+        small = step.work.small(step.numbers) is not None
+        if not small:
+            close(number)
+        run.append(step)
+        ended = [n for n in step.takes if n >= inputs and n not in inside and last[n] == number]
+        inside.update(step.gives)
+        if not small or not permanent.issuperset(ended):
+            close(number + 1)
+    close(len(steps))
     return grouped
 
 
@@ -117,7 +139,7 @@ class Executable:
         numbered, results, count = self._number_values(hosted)
         # Constants come after the inputs.
         permanent = {*results, *range(len(graph.inputs), len(graph.inputs) + len(graph.constants))}
-        runs = _group_small(numbered, permanent)
+        runs = _group_small(numbered, permanent, len(graph.inputs))
         last = {n: number for number, step in enumerate(runs) for n in step.values}
         self._calls: list[tuple[Run, list[int], Sequence[Any], list[int], list[int]]] = []
         for number, step in enumerate(runs):
@@ -165,8 +187,8 @@ class Executable:
             values = dict(enumerate(takes))
             for step in work.steps:
                 values |= {n: next(fresh) for n in step.gives}
-                own = [values[n] for n in step.takes], [values[n] for n in step.gives]
-                steps.append(_Step(step.work, numbers, *own, operation))
+                inner, outer = ([values[n] for n in each] for each in (step.takes, step.gives))
+                steps.append(_Step(step.work, numbers, inner, outer, operation))
             ends = [values[n] for n in work.ends]
             places |= dict(zip(operation.results, ends, strict=True))
         results = [place(x) for x in self.graph.results]

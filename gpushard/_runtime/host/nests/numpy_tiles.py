@@ -164,16 +164,16 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
     ]
     turned = any(".transpose" in line for line in lines)
     names: dict[str, Any] = {"empty": np.empty, "concatenate": np.concatenate}
-    made, targets = [], [""] * len(nest.ops)
-    for n, (result, own) in enumerate(zip(nest.results, whole.results, strict=True)):
+    memory, targets = [], [""] * len(nest.ops)
+    for n, (result, unmerged) in enumerate(zip(nest.results, whole.results, strict=True)):
         number = result.place - len(nest.loads)
-        shape = whole.shape(own, every)
+        shape = whole.shape(unmerged, every)
         view = _view(shape, result.dims, axis, lengths)
         targets[number] = f"o{n}"
         if not (view or turned or nest.ops[number].reduced):
-            made.append("None")  # what the operation returns is dense
+            memory.append("None")  # what the operation returns is dense
             continue
-        made.append(f"empty({shape}, t{result.place})")
+        memory.append(f"empty({shape}, t{result.place})")
         if view:
             targets[number] = f"r{n}"
             lines.append(f"r{n} = o{n}{view}")
@@ -183,18 +183,18 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
             shape = tuple([lengths[loop] if loop in op.loops else 1 for loop in order])
             fresh = f"empty({shape}, t{len(nest.loads) + number})"
             targets[number] = fresh if op.reduced else "None"
-    own_lines, kernels = _lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets)
-    outs = ", ".join(f"o{n}" for n in range(len(made)))
+    operation_lines, kernels = _lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets)
+    outs = ", ".join(f"o{n}" for n in range(len(memory)))
     return _function(
         [*[f"a{n}" for n in range(nest.operands)], "out=None"],
         [
-            f"{outs} = ({', '.join(made)}) if out is None else out",
+            f"{outs} = ({', '.join(memory)}) if out is None else out",
             *lines,
-            *own_lines,
+            *operation_lines,
             "return "
             + ", ".join(
                 f"x{result.place}" if of == "None" else f"o{n}"
-                for n, (result, of) in enumerate(zip(nest.results, made, strict=True))
+                for n, (result, of) in enumerate(zip(nest.results, memory, strict=True))
             ),
         ],
         names | kernels,
