@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -108,6 +109,21 @@ def spread(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
     """
     paired_shapes = [(shape[dim], *(1,) * (-at - 1)) for dim, at in indexed.paired]
     return np.broadcast_shapes(*shapes, *paired_shapes)
+
+
+_MANY = 32  # bytes of an array for each position
+
+
+def has_many(indexed: Indexed, shape: Shape, itemsize: int, shapes: tuple[Shape, ...]) -> bool:
+    """Test whether there are many positions for the size of an array that has elements.
+
+    Then NumPy copies the blocks of the array together in less time than it sorts the positions by
+    block. For the arguments see `spread`.
+
+    >>> [has_many(Indexed((-1,), 0), (1000,), 8, ((n,),)) for n in (200, 300)]
+    [False, True]
+    """
+    return 0 < math.prod(shape) * itemsize <= _MANY * math.prod(spread(indexed, shape, shapes))
 
 
 def part_shape(indexed: Indexed, shape: Shape, shapes: tuple[Shape, ...]) -> Shape:
@@ -230,11 +246,18 @@ def in_order(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> L
     Positions refer to the whole dim, negative ones from its end. Unless they are `known` to be in
     bounds, positions out of bounds stay out of bounds.
     """
+    return _from_front(_flat(positions, wide, size, known=known), size)
+
+
+def _flat(positions: LocalArray, wide: Shape, size: int, *, known: bool) -> LocalArray:
     at = positions if positions.shape == wide else np.broadcast_to(positions, wide)
     at = at.ravel()
     if at.dtype == np.uint64 and not known:  # larger values are all outside
         at = np.minimum(at, np.uint64(size))
-    at = at.astype(np.int64, copy=False)
+    return at.astype(np.int64, copy=False)
+
+
+def _from_front(at: LocalArray, size: int) -> LocalArray:
     if at.size and np.minimum.reduce(at) < 0:
         at = np.where(at < 0, np.where(at < -size, size, at + size), at)
     return at
@@ -248,8 +271,11 @@ def located_flat(
     Unlike `located`, positions outside are not changed. The second result is None if all are
     inside.
     """
-    at = in_order(positions, wide, size, known=False)
+    at = _flat(positions, wide, size, known=False)
+    if not start and length == size and np.maximum.reduce(at.view(np.uint64), initial=0) < size:
+        return at, None  # negative numbers become large: one pass says that all are inside
+    at = _from_front(at, size)
     if start:
         at = at - start
-    inside = at.view(np.uint64) < np.uint64(length)  # negative numbers become large
+    inside = at.view(np.uint64) < np.uint64(length)
     return at, None if inside.all() else inside

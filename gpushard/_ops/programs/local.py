@@ -59,23 +59,28 @@ class Local(Strategy):
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
         """Make the calls, by a kernel of the backend's where it has one."""
         assert call is not None
-        row, runtime = case.row, case.runtime
-        tilings = [result.tiling for result in call.results]
-        sizes = [x.aval.dtype.itemsize for x in case.operands if not isinstance(x, Scalar)]
-        read = list(zip(call.tilings, sizes, strict=True))
-        calls, of_device = calls_of(row, read, tilings)
-        avals = _in_kernel(case)
-        kernel = row.kernel(runtime.backend.namespace, avals, case.params)
-        dtypes = [aval.dtype for aval in case.results]
-        plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
-        lies = [None if place is None else place[1] for place in call.operands]
-        blocks = [(aval.dtype, tiling) for aval, tiling in zip(avals, lies, strict=True)]
-        local = launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
-        numbers, flops = _converter_of_numbers(case), functools.partial(flops_of, case, call)
-        return program_around(case, call, Compute(local, numbers, flops=flops))
+        numbers, flops = converter_of_numbers(case), functools.partial(flops_of, case, call)
+        compute = Compute(calls_on_blocks(case, call), numbers, flops=flops)
+        return program_around(case, call, compute)
 
 
-def _converter_of_numbers(
+def calls_on_blocks(case: Case, call: ShardedCall) -> LocalCalls:
+    """Make the calls of the row's kernel on the blocks of each device."""
+    row, runtime = case.row, case.runtime
+    tilings = [result.tiling for result in call.results]
+    sizes = [x.aval.dtype.itemsize for x in case.operands if not isinstance(x, Scalar)]
+    read = list(zip(call.tilings, sizes, strict=True))
+    calls, of_device = calls_of(row, read, tilings)
+    avals = _in_kernel(case)
+    kernel = row.kernel(runtime.backend.namespace, avals, case.params)
+    dtypes = [aval.dtype for aval in case.results]
+    plan = CallPlan(runtime, row.name, kernel, calls, of_device, tilings, dtypes)
+    lies = [None if place is None else place[1] for place in call.operands]
+    blocks = [(aval.dtype, tiling) for aval, tiling in zip(avals, lies, strict=True)]
+    return launched(plan, blocks) or LocalCalls(plan, threaded=row.threaded, steps=row.steps)
+
+
+def converter_of_numbers(
     case: Case,
 ) -> Callable[[Sequence[Any]], Sequence[tuple[int, Any]]] | None:
     """Return what converts Python numbers for the kernel; None if the operands have none."""
@@ -187,13 +192,16 @@ class Compute(Runnable):
         return results
 
 
-def program_around(case: Case, call: ShardedCall, *works: Runnable) -> Program:
+def program_around(
+    case: Case, call: ShardedCall, *works: Runnable, chosen: ShardedCall | None = None
+) -> Program:
     """Make the program that brings operands, works on them, and brings results to where they end.
 
     Args:
       case: the operation.
       call: the layouts of its operands and results.
       works: the work; each takes the results of the one before it.
+      chosen: the layouts for gather guards, if memory that devices share needs fewer moves.
     """
     runtime, name = case.runtime, case.row.name
     pairs = zip(case.operands, call.operands, strict=True)
@@ -206,7 +214,7 @@ def program_around(case: Case, call: ShardedCall, *works: Runnable) -> Program:
         else:
             assert isinstance(x, Sharded)
             values.append(bring(draft, n, runtime, x.tiling, tiling, x.aval.dtype.itemsize, name))
-    moves = _watched(case, call) if draft.steps else None
+    moves = _watched(case, chosen or call) if draft.steps or chosen else None
     for work in works:
         values = draft.add(work, values)
     ends = [

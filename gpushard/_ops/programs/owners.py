@@ -12,7 +12,7 @@ import dataclasses
 import functools
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,28 @@ from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.buffer import ShardedBuffer
 from gpushard._movement.planning.holdings import holdings
+from gpushard._ops.aval import Aval
 from gpushard._ops.choose_split import Given, Price
 from gpushard._ops.operand import Sharded
 from gpushard._ops.programs.bring import lacking
-from gpushard._ops.programs.calls import CallPlan, KernelCall, LocalCalls, calls_of
-from gpushard._ops.programs.local import Compute, flops_of, program_around
-from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, ShardedCall, Strategy
+from gpushard._ops.programs.calls import (
+    CallPlan,
+    KernelCall,
+    LocalCalls,
+    SmallCalls,
+    calls_of,
+)
+from gpushard._ops.programs.local import (
+    Compute,
+    calls_on_blocks,
+    converter_of_numbers,
+    flops_of,
+    program_around,
+)
+from gpushard._ops.row import Adapter, Case, Kernel, KernelMaker, Params, ShardedCall, Strategy
 from gpushard._ops.rule import Rule, Splits
 from gpushard._ops.shardings import places_of, splits_as
-from gpushard._ops.steps import Program, evenly
+from gpushard._ops.steps import Program, Result, evenly
 from gpushard._runtime.launch import Outputs
 from gpushard._runtime.memory import Memory
 from gpushard._typing import Index, LocalArray, Shape
@@ -96,16 +109,14 @@ class Owners:
 
 
 @dataclass(frozen=True, eq=False)
-class FromOwners(Strategy):
-    """Elements of the first operand are taken from where they lie, or else another strategy runs.
+class Preferred(Strategy):
+    """A way to run that some layouts allow; for all others another strategy runs.
 
     That is priced: what is taken depends on the data.
     """
 
-    # Makes the kernel that takes what it needs from several blocks of the first operand, cut along
-    # its reduced dims: `kernel(Owners, *blocks, *other operands)`.
     kernel: KernelMaker
-    otherwise: Strategy  # what runs where a domain lacks blocks, or where they form no grid
+    otherwise: Strategy
 
     @property
     def whole(self) -> str:  # type: ignore[override]
@@ -122,22 +133,42 @@ class FromOwners(Strategy):
         return self.otherwise.price(case)
 
     def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
-        """Return the splits of the dims that are kept, and of those that say where elements are."""
-        result = case.results[0]
-        return _as_taken(case.rule, mesh, operands, math.prod(result.shape) * result.dtype.itemsize)
+        """Return the splits that the other strategy wants."""
+        return self.otherwise.wanted(case, mesh, operands)
 
     def adapted(self, adapter: Adapter) -> Strategy:
         """Return the other strategy, adapted."""
         return self.otherwise.adapted(adapter)
 
     def compile(self, case: Case, call: ShardedCall | None) -> Program:
-        """Make the calls that take the first operand as it lies.
-
-        Otherwise parts would be merged, or the first operand moved so that all of it is at hand.
-        The latter is the shorter way for a small one.
-        """
+        """Make the calls that take operands as they lie, or else those of the other strategy."""
         calls = None if call is None else self._compiled(case, call)
         return self.otherwise.compile(case, call) if calls is None else calls
+
+    def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
+        """Make the calls that take operands as they lie; None if the layouts do not allow it."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, eq=False)
+class FromOwners(Preferred):
+    """Elements of the first operand are taken from where they lie.
+
+    `kernel(Owners, *blocks, *other operands)` takes what it needs from several blocks of the first
+    operand, cut along its reduced dims. If many elements are taken, the blocks are copied together
+    once in each domain instead, and the kernel of the row takes from that. The other strategy
+    merges parts, or moves the first operand so that all of it is at hand. It runs if a domain lacks
+    blocks, if they form no grid, and for a small operand, for which it is the shorter way.
+    """
+
+    # Takes the operands and the parameters; makes the kernel that copies blocks together,
+    # `join(Owners, *blocks)`, or None if that takes more time.
+    join: Callable[[Sequence[Aval], Params], Kernel | None]
+
+    def wanted(self, case: Case, mesh: Mesh, operands: Sequence[Given]) -> Splits | None:
+        """Return the splits of the dims that are kept, and of those that say where elements are."""
+        result = case.results[0]
+        return _as_taken(case.rule, mesh, operands, math.prod(result.shape) * result.dtype.itemsize)
 
     def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
         first, choice, settings = case.operands[0], call.choice, case.runtime.settings
@@ -159,11 +190,34 @@ class FromOwners(Strategy):
         kernel = self.kernel(backend.namespace, case.avals, case.params)
         for each in calls:
             owned = _owned(case, each, kernel, first.tiling)
-            if owned is not None:
-                places = ((first.sharding, first.tiling), *each.operands[1:])
-                each = dataclasses.replace(each, operands=places)
-                return program_around(case, each, _Take(owned, case, each))
+            if owned is None:
+                continue
+            places = ((first.sharding, first.tiling), *each.operands[1:])
+            near = dataclasses.replace(each, operands=places)
+            flops = functools.partial(flops_of, case, near)
+            joined = self._joined(case, each, first.tiling)
+            if joined is None:
+                return program_around(case, near, Take(owned, case, near, flops))
+            take = Take(calls_on_blocks(case, each), case, near, flops)
+            return program_around(case, near, _Join(joined, len(places) - 1), take)
         return None
+
+    def _joined(self, case: Case, call: ShardedCall, lies: Tiling) -> Owned | None:
+        """Return the calls that copy blocks together; None if calls take from the blocks."""
+        place, backend = call.operands[0], case.runtime.backend
+        assert place is not None
+        searched = _searched(case.rule)
+        if not backend.host_readable or any(place[1].assignment.counts[d] > 1 for d in searched):
+            return None
+        join = self.join(case.avals, case.params)
+        whole = Result(case.avals[0], *place)
+        to_whole = dataclasses.replace(call, operands=(place,), results=(whole,))
+        return None if join is None else _owned(case, to_whole, join, lies)
+
+
+def _searched(rule: Rule) -> list[int]:
+    """Return the dims of the first operand that others say the positions along."""
+    return [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
 
 
 def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) -> Splits | None:
@@ -205,20 +259,20 @@ def _as_taken(rule: Rule, mesh: Mesh, operands: Sequence[Given], nbytes: int) ->
 class Owned(LocalCalls):
     """Calls that take from all blocks of their domain.
 
-    `inputs` has for each call the devices whose blocks of the first operand it takes.
+    `inputs` has for each call the positions of the devices whose blocks of each array it takes.
     """
 
-    def __init__(self, inputs: Sequence[Sequence[int]], plan: CallPlan) -> None:
+    def __init__(self, inputs: Sequence[Sequence[Sequence[int]]], plan: CallPlan) -> None:
         super().__init__(plan, steps=_STEPS)
         self._inputs = dict(zip(self.calls, inputs, strict=True))
 
     def run_parts(
         self, operands: Sequence[ShardedBuffer], scalars: Sequence[tuple[int, Any]] = ()
     ) -> list[Outputs]:
-        """Make the calls; the first operand is laid out as it comes."""
+        """Make the calls; operands are laid out as they come."""
         settled = [operand.settled or operand.is_settled() for operand in operands]
         here = self._here and all(settled)
-        rows = self._rows([operand.values for operand in operands])
+        rows = self._rows([operand.values for operand in operands], scalars)
         if here and self._small:
             return self._call_here(list(zip(*rows, strict=True)))
         return self.launch(rows, functools.partial(self._reads, operands), here=here)
@@ -229,26 +283,56 @@ class Owned(LocalCalls):
         """Make the calls in the caller."""
         return self._compute_rows(self._rows(columns))
 
-    def _rows(self, columns: Sequence[Any]) -> list[list[Any]]:
-        """List the arrays that each call takes."""
-        first, *others = columns
-        return [
-            [first[at] for at in self._inputs[call]] + [of[call.home] for of in others]
-            for call in self.calls
-        ]
+    def _rows(
+        self, columns: Sequence[Any], scalars: Sequence[tuple[int, Any]] = ()
+    ) -> list[list[Any]]:
+        """List the arrays and numbers that each call takes."""
+        rows = []
+        for call in self.calls:
+            inputs = zip(columns, self._inputs[call], strict=True)
+            blocks = [[of[position] for position in positions] for of, positions in inputs]
+            for number, value in scalars:
+                blocks.insert(number, [value])
+            rows.append([block for of_operand in blocks for block in of_operand])
+        return rows
 
     def _reads(self, operands: Sequence[ShardedBuffer], call: KernelCall) -> list[Memory]:
-        first, *others = operands
-        blocks = [first.claims[position].memory for position in self._inputs[call]]
-        return blocks + [operand.claims[call.home].memory for operand in others]
+        return [
+            operand.claims[position].memory
+            for operand, positions in zip(operands, self._inputs[call], strict=True)
+            for position in positions
+        ]
 
 
-class _Take(Compute):
-    """Takes elements of the first operand from where they lie."""
+class _Join(Compute):
+    """Copies blocks of the first operand together in each domain; other operands stay."""
 
-    def __init__(self, owned: Owned, case: Case, call: ShardedCall) -> None:
-        super().__init__(owned, flops=functools.partial(flops_of, case, call))
+    def __init__(self, joined: Owned, others: int) -> None:
+        super().__init__(joined)
+        self.writes = (*joined.writes, *(0 for _ in range(others)))
+        self.run = self._run_beside
+
+    def _run_beside(self, operands: Sequence[Any], numbers: Sequence[Any]) -> list[Any]:
+        return [*self.calls.run(operands[:1]), *operands[1:]]
+
+    def small(self, numbers: Sequence[Any]) -> None:
+        """Return None: the calls give the first result alone."""
+        return None
+
+
+class Take(Compute):
+    """Takes operands from where they lie."""
+
+    def __init__(
+        self, owned: LocalCalls, case: Case, call: ShardedCall, flops: Callable[[], Counter[Any]]
+    ) -> None:
+        super().__init__(owned, converter_of_numbers(case), flops=flops)
         self._case, self._call = case, call
+
+    def small(self, numbers: Sequence[Any]) -> SmallCalls | None:
+        """Return the calls; None if they take blocks of owners and numbers."""
+        mixed = not self.calls.takes_blocks and self._converted(numbers)
+        return None if mixed else super().small(numbers)
 
     def received(self, numbers: Sequence[Any] = ()) -> Counter[Any]:
         """Divide what dispatch expects evenly among devices: only the data tell more."""
@@ -271,10 +355,10 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
     sizes = [aval.dtype.itemsize for aval in case.avals]
     if lies.assignment.spans is not None or set(lies.devices) != set(results[0].devices):
         return None
-    searched = [dim for dim, factor in enumerate(rule.operands[0]) if factor in rule.reduced]
+    searched = _searched(rule)
     if all(lies.assignment.counts[dim] == 1 for dim in searched):
         return None
-    read = list(zip(tilings[1:], sizes[1:], strict=True))
+    read = list(zip(tilings[1:], sizes[1 : len(tilings)], strict=True))
     calls, of_device = calls_of(row, read, results)
     kept = [dim for dim in range(lies.ndim) if dim not in searched]
     starts = tuple(tuple(np.unique(lies.edges[dim])[:-1].tolist()) for dim in searched)
@@ -292,7 +376,8 @@ def _owned(case: Case, call: ShardedCall, kernel: Kernel, lies: Tiling) -> Owned
         homes = held.home[holds & (lies.volumes[held.home] > 0)]
         if len(homes) != count:
             return None
-        inputs.append(homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist())
+        blocks = homes[np.lexsort(lies.starts[searched][::-1, homes])].tolist()
+        inputs.append([blocks, *([own_call.home] for _ in tilings[1:])])
         part = [slice(None)] * lies.ndim
         for dim, start, stop in zip(kept, low.tolist(), high.tolist(), strict=True):
             begin = int(lies.starts[dim, homes[0]])

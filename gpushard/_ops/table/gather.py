@@ -19,6 +19,7 @@ from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.index_arrays import (
     Indexed,
     gather_rule,
+    has_many,
     in_order,
     integers,
     located,
@@ -144,6 +145,16 @@ def _local(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
     return look_up
 
 
+def _join(avals: Sequence[Aval], params: Params) -> Kernel | None:
+    """Make the kernel that copies blocks together once, if many elements are taken from them."""
+    x, indexed = avals[0], params[0]
+    is_small = math.prod(x.shape) * x.dtype.itemsize <= SMALL
+    if is_small or not has_many(indexed, x.shape, x.dtype.itemsize, _shapes(avals)):
+        return None
+    sizes = [x.shape[axis] for axis in indexed.axes]
+    return functools.partial(_concat_blocks, indexed, sizes)
+
+
 def _pair_dims_in_front(
     params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
 ) -> Stack:
@@ -242,7 +253,7 @@ def _by_owner(reading: _Reading, ndim: int) -> _Collect:
     ) -> None:
         nbytes = owners.volume * out.itemsize
         if nbytes <= max(SMALL, 2 * out.nbytes):
-            x = _concat_blocks(indexed, sizes, owners, blocks)
+            x = _concat_blocks(indexed, sizes, owners, *blocks)
             if along is not None:
                 x.take(positions[0], along, out, "wrap")
             elif indexed.inside:
@@ -382,19 +393,20 @@ def _take_along(
 
 
 def _concat_blocks(
-    indexed: Indexed, sizes: Sequence[int], owners: Owners, blocks: LocalArrays
+    indexed: Indexed, sizes: Sequence[int], owners: Owners, *blocks: LocalArray, out: Any = None
 ) -> LocalArray:
     """Concatenate blocks to an array that is whole along the indexed dims."""
-    shape = list(blocks[0].shape)
-    for axis, size in zip(indexed.axes, sizes, strict=True):
-        shape[axis] = size
-    joined = np.empty(shape, blocks[0].dtype)
-    index = [slice(None)] * len(shape)
+    if out is None:
+        shape = list(blocks[0].shape)
+        for axis, size in zip(indexed.axes, sizes, strict=True):
+            shape[axis] = size
+        out = np.empty(shape, blocks[0].dtype)
+    index = [slice(None)] * out.ndim
     for block, number in zip(blocks, np.ndindex(owners.counts), strict=True):
         for axis, n, starts in zip(indexed.axes, number, owners.starts, strict=True):
             index[axis] = slice(starts[n], starts[n] + block.shape[axis])
-        joined[tuple(index)] = block
-    return joined
+        out[tuple(index)] = block
+    return out
 
 
 def _owner_of(
@@ -441,7 +453,10 @@ GATHER = Row(
     _infer,
     _rule,
     _kernel,
-    (FromOwners(_owners, Reduce(_states, _local, _merge, _finish)), FromOwners(_owners, Local())),
+    (
+        FromOwners(_owners, Reduce(_states, _local, _merge, _finish), _join),
+        FromOwners(_owners, Local(), _join),
+    ),
     positional=True,
     stacked=_pair_dims_in_front,
     beside_keys=frozenset(range(1, 64)),

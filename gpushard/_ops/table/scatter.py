@@ -19,6 +19,7 @@ from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.basic_index import index_piece, open_starts
 from gpushard._ops.index_arrays import (
     Indexed,
+    has_many,
     integers,
     located,
     located_flat,
@@ -27,6 +28,7 @@ from gpushard._ops.index_arrays import (
     spread,
     stacked,
 )
+from gpushard._ops.programs.in_one_call import InOneCall, Together
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Replace
 from gpushard._ops.row import Kernel, Params, Row, Site, Stack
@@ -228,29 +230,75 @@ def _write_owned(
     """Make only the updates that fall into a block: the kernel for NumPy."""
     out = np.empty(x.shape, x.dtype) if out is None else out
     out[...] = x
-    wide = spread(indexed, x.shape, tuple(at.shape for at in positions))
-    count = math.prod(wide)
-    if not x.size or not count:
-        return out
+    starts = [site.operands[0][axis] for axis in indexed.axes]
+    _write(indexed, ufunc, kind, sizes, starts, out, values, positions)
+    return out
+
+
+def _write_together(
+    indexed: Indexed,
+    ufunc: np.ufunc | None,
+    kind: Dtype,
+    sizes: Sequence[int],
+    together: Together,
+    *arrays: Any,
+    out: Any = None,
+) -> LocalArray:
+    """Make the updates of the whole array, piece by piece: the kernel for NumPy."""
+    blocks, values, *positions = together.by_operand(arrays)
+    out = np.empty(together.shape, blocks[0].dtype) if out is None else out
+    for box, block in zip(together.boxes, blocks, strict=True):
+        out[box] = block
+    starts = (0,) * len(sizes)
+    for piece in range(max(map(len, positions))):
+        new, *at = [each[piece if len(each) > 1 else 0] for each in (values, *positions)]
+        _write(indexed, ufunc, kind, sizes, starts, out, new, at)
+    return out
+
+
+def _write(
+    indexed: Indexed,
+    ufunc: np.ufunc | None,
+    kind: Dtype,
+    sizes: Sequence[int],
+    starts: Sequence[int],
+    out: LocalArray,
+    values: Any,
+    positions: Sequence[LocalArray],
+) -> None:
+    """Make the updates that fall into an array, with NumPy.
+
+    Args:
+      indexed: the indexed dims.
+      ufunc: what combines elements with values, or None to replace elements.
+      kind: the type of values.
+      sizes: lengths of the indexed dims of the whole array.
+      starts: the start of the array along these dims.
+      out: the array.
+      values: the values.
+      positions: the index arrays.
+    """
+    wide = spread(indexed, out.shape, tuple(at.shape for at in positions))
+    if not out.size or not math.prod(wide):
+        return
     local, chosen = [], None
-    for axis, at, size in zip(indexed.axes, positions, sizes, strict=True):
-        place, inside = located_flat(at, wide, size, site.operands[0][axis], x.shape[axis])
+    for axis, at, size, start in zip(indexed.axes, positions, sizes, starts, strict=True):
+        place, inside = located_flat(at, wide, size, start, out.shape[axis])
         local.append(place)
         if inside is not None:
             chosen = inside if chosen is None else chosen & inside
-    before, dims, after = indexed.order(x.ndim)
+    before, dims, after = indexed.order(out.ndim)
     lead = (slice(None),) * len(before)
-    shape = [x.shape[dim] for dim in before], wide, [x.shape[dim] for dim in after]
+    shape = [out.shape[dim] for dim in before], wide, [out.shape[dim] for dim in after]
     values = _in_line(np.asarray(values).astype(kind, copy=False), *map(tuple, shape))
-    of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(x.shape, wide)
-    index = [of[dim - x.ndim] for dim in dims]
+    of = dict(zip(indexed.axes, local, strict=True)) | indexed.paired_positions(out.shape, wide)
+    index = [of[dim - out.ndim] for dim in dims]
     if chosen is not None:
         mine = np.flatnonzero(chosen)
         index = [at[mine] for at in index]
         values = values if values.shape[len(lead)] == 1 else values[(*lead, mine)]
     view = out.transpose((*before, *dims, *after))
     update_at(np, view, (*lead, *index), values, ufunc, 0)
-    return out
 
 
 def _in_line(values: LocalArray, before: Shape, wide: Shape, after: Shape) -> LocalArray:
@@ -283,15 +331,40 @@ def _places(
     return places
 
 
+_FEW = 16
+"""If an update has fewer elements, most of the time goes into a search for its block."""
+
+
+def _is_faster_together(avals: Sequence[Aval], params: Params, split: Sequence[int]) -> bool:
+    """Test whether one call makes all updates in less time than a call for each block."""
+    (indexed, _), x, shapes = params, avals[0], _shapes(avals)
+    wide, _ = _types(avals, params)
+    searched = {len(x.shape) + axis for axis in indexed.axes}
+    if wide != x.dtype or indexed.paired or not searched.issuperset(split):
+        return False
+    row = math.prod(n for dim, n in enumerate(x.shape) if dim not in searched)
+    return row < _FEW and has_many(indexed, x.shape, x.dtype.itemsize, shapes)
+
+
+def _together(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+    indexed, ufunc = params
+    sizes = [avals[0].shape[axis] for axis in indexed.axes]
+    return functools.partial(_write_together, indexed, ufunc, _types(avals, params)[1], sizes)
+
+
 SCATTER = Row(
     "indexed update",
     _infer,
     _rule,
     _kernel,
     (
-        Local(
-            "updates may be for any block: positions and values come to each, the array stays",
-            stays=True,
+        InOneCall(
+            _together,
+            Local(
+                "updates may be for any block: positions and values come to each, the array stays",
+                stays=True,
+            ),
+            _is_faster_together,
         ),
     ),
     positional=True,
