@@ -1,4 +1,4 @@
-"""Medians and quantiles, from sorted elements. Reduced dims are whole.
+"""Medians and quantiles. Reduced dims are whole, except on the host if all dims are reduced.
 
 Quantiles are those of Hyndman and Fan, Sample quantiles in statistical packages, 1996, with NumPy's
 four other methods. NaNs are sorted to the end; functions that skip them count the other elements.
@@ -6,6 +6,7 @@ four other methods. NaNs are sorted to the end; functions that skip them count t
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Sequence
@@ -13,14 +14,17 @@ from typing import Any
 
 import numpy as np
 
+from gpushard import dtypes
 from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.narrow_floats import in_single
+from gpushard._ops.programs.in_one_call import InOneCall, Together
 from gpushard._ops.programs.local import Local
 from gpushard._ops.row import Kernel, Params, Row, Stack, broadcasting
 from gpushard._ops.rule import Dims, Rule
+from gpushard._ops.select_ranks import LEAST, MOST, select
 from gpushard._ops.table.elementwise import writing
 from gpushard._ops.table.reductions import check_not_empty, reduced_shape
-from gpushard._typing import LocalArray, Shape
+from gpushard._typing import LocalArray, LocalArrays, Shape
 from gpushard.errors import ArgumentTypeError
 
 CONTINUOUS: dict[str, tuple[float, float]] = {
@@ -138,6 +142,31 @@ def _at(xp: Any, rows: Any, number: Any, count: Any) -> Any:
     return xp.take_along_axis(rows, inside, axis=-1)
 
 
+def _select(
+    chunks: LocalArrays, number: Any, count: int, *, skips: bool
+) -> tuple[LocalArray, LocalArray] | None:
+    """Return elements of one long row and the elements after them, as `_at` does from sorted rows.
+
+    All are NaN if a row that doesn't skip NaNs has one. None if sorting takes less time.
+    """
+    number = np.where(number == number, number, 0)
+    ranks = [np.clip(n, 0, max(count - 1, 0)).astype(np.int64) for n in (number, number + 1)]
+    selected = select(chunks, np.stack(ranks))
+    if selected is None:
+        return None
+    (low, high), has_nan = selected
+    if has_nan and not skips:
+        low[...] = high[...] = np.nan
+    return low, high
+
+
+def _count_in(chunks: LocalArrays, skips: bool) -> int:
+    """Count the elements of chunks: all, or all except NaNs."""
+    if skips and chunks[0].dtype.kind == "f":
+        return sum(int(np.count_nonzero(chunk == chunk)) for chunk in chunks)
+    return sum(map(len, chunks))
+
+
 def _with_nans(xp: Any, rows: Any, values: Any, skips: bool) -> Any:
     if skips or rows.dtype.kind not in "fc":
         return values
@@ -183,6 +212,62 @@ def _result_dtype(name: str, dtype: Dtype, q: Dtype | None, weak: bool, method: 
         ) from None
 
 
+def _median_of_chunks(chunks: LocalArrays, dtype: Dtype, skips: bool) -> LocalArray | None:
+    """Compute the median of one row in several chunks; None if sorting takes less time."""
+    count = _count_in(chunks, skips)
+    elements = _select(chunks, np.array([(count - 1) // 2]), count, skips=skips) if count else None
+    if elements is None:
+        return None
+    low, high = (element.astype(dtype) for element in elements)
+    return low if count % 2 else (low + high) / 2
+
+
+def _quantiles_of_chunks(
+    chunks: LocalArrays, q: LocalArray, method: str, dtype: Dtype, skips: bool
+) -> LocalArray | None:
+    """Compute quantiles of one row in several chunks; None if sorting takes less time."""
+    count = _count_in(chunks, skips)
+    if not count:
+        return None
+    number, part = _position(np, method, np.array([count], q.dtype), q)
+    elements = _select(chunks, number, count, skips=skips)
+    return None if elements is None else _interpolated(np, method, *elements, part, dtype)
+
+
+def _from_blocks(row: Row, of_chunks: Callable[..., LocalArray | None]) -> Row:
+    """Let one call read all blocks of an array if all dims are reduced.
+
+    Args:
+      row: the row of a statistic.
+      of_chunks: takes vectors with all elements in any order, the types of operands, the
+        parameters, and other operands. It returns None if sorting takes less time.
+    """
+
+    def is_faster(avals: Sequence[Aval], params: Params, split: Sequence[int]) -> bool:
+        x, *others = avals
+        is_plain = x.dtype.kind in "iuf" and dtypes.wide(x.dtype) == x.dtype
+        few = sum(math.prod(q.shape) for q in others) <= MOST
+        return is_plain and few and len(params[0]) == len(x.shape) and math.prod(x.shape) >= LEAST
+
+    def together(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
+        (result,) = row.infer(avals, params)
+
+        def compute(together: Together, *arrays: Any) -> LocalArray:
+            blocks, *others = together.by_operand(arrays)
+            chunks, others = [block.ravel() for block in blocks], [other[0] for other in others]
+            values = of_chunks(chunks, avals, params, *others)
+            if values is not None:
+                return values.reshape(result.shape).astype(result.dtype, copy=False)
+            whole = np.concatenate(chunks).reshape(avals[0].shape)
+            statistic: LocalArray = row.kernel(np, avals, params)(whole, *others)
+            return statistic
+
+        return writing(compute)
+
+    (whole,) = row.strategies
+    return dataclasses.replace(row, strategies=(InOneCall(together, whole, is_faster),))
+
+
 def _median_row(name: str, *, skips: bool) -> Row:
     """Make the row of a median; parameters: (axes, keepdims)."""
 
@@ -200,6 +285,10 @@ def _median_row(name: str, *, skips: bool) -> Row:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
             if not math.prod(x.shape[axis] for axis in axes):
                 return xp.full(shape, xp.nan, dtype)
+            if xp is np and len(axes) == x.ndim:
+                middle = _median_of_chunks([x.ravel()], dtype, skips)
+                if middle is not None:
+                    return middle.reshape(shape)
             if xp is np and not skips and x.dtype.kind in "biuf":
                 return _medians(_rows(x, axes), dtype).reshape(shape).astype(dtype, copy=False)
             rows = _sorted_rows(xp, x, axes)
@@ -211,7 +300,12 @@ def _median_row(name: str, *, skips: bool) -> Row:
 
         return writing(median)
 
-    return in_single(Row(name, infer, _rule, kernel, (_WHOLE,), stacked=broadcasting))
+    def of_chunks(chunks: LocalArrays, avals: Sequence[Aval], params: Params) -> Any:
+        (aval,) = infer(avals, params)
+        return _median_of_chunks(chunks, aval.dtype, skips)
+
+    row = in_single(Row(name, infer, _rule, kernel, (_WHOLE,), stacked=broadcasting))
+    return _from_blocks(row, of_chunks)
 
 
 def _quantile_row(
@@ -246,16 +340,19 @@ def _quantile_row(
 
         def quantile(x: Any, q: Any, *weights: Any) -> LocalArray:
             shape = reduced_shape(x.shape, axes, keepdims=keepdims)
-            q = xp.asarray(q)
-            flat = q.ravel()
-            if q.dtype.kind != "f":
-                flat = flat.astype(np.float64)
-            lead = sum(front)
-            quantiles = xp.moveaxis(find(x, flat, *weights), -1, lead)
+            q, lead = xp.asarray(q), sum(front)
+            quantiles = xp.moveaxis(find(x, _as_fractions(q), *weights), -1, lead)
             shape = (*shape[:lead], *q.shape, *shape[lead:])
             return quantiles.reshape(shape).astype(dtype, order="C")
 
         return writing(quantile)
+
+    def of_chunks(
+        chunks: LocalArrays, avals: Sequence[Aval], params: Params, q: Any
+    ) -> LocalArray | None:
+        (aval,) = infer(avals, params)
+        q = _as_fractions(np.asarray(q))
+        return _quantiles_of_chunks(chunks, q, params[2], aval.dtype, skips)
 
     def stacked(
         params: Params, shapes: Sequence[Shape], dims: Sequence[tuple[int, ...]], lead: int
@@ -263,7 +360,7 @@ def _quantile_row(
         between = (0, None, 0)[: len(dims)]
         return None if dims[1] else Stack((*params, lead), between, frozenset([0]))
 
-    return in_single(
+    row = in_single(
         Row(
             name,
             infer,
@@ -274,12 +371,17 @@ def _quantile_row(
             each="quantiles are the same for all rows",
         )
     )
+    return _from_blocks(row, of_chunks) if make is _equal_weights else row
 
 
 def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
     axes, _, method, *_ = params
 
     def find(x: Any, q: Any) -> Any:
+        if xp is np and len(axes) == x.ndim:
+            values = _quantiles_of_chunks([x.ravel()], q, method, dtype, skips)
+            if values is not None:
+                return values
         rows = _sorted_rows(xp, x, axes)
         if not rows.shape[-1]:
             return xp.full((*rows.shape[:-1], q.size), xp.nan, dtype)
@@ -287,13 +389,20 @@ def _equal_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callab
         number, part = _position(xp, method, count.astype(q.dtype), q)
         low = _at(xp, rows, number, count)
         high = _at(xp, rows, number + 1, count)
-        if method in STEPS or dtype.kind not in "fc":  # shares of integers are 0 and 1
-            values = xp.where(part > 0, high, low)
-        else:
-            values = _between(xp, low, high, part, dtype)
-        return _with_nans(xp, rows, values, skips)
+        return _with_nans(xp, rows, _interpolated(xp, method, low, high, part, dtype), skips)
 
     return find
+
+
+def _interpolated(xp: Any, method: str, low: Any, high: Any, part: Any, dtype: Dtype) -> Any:
+    if method in STEPS or dtype.kind not in "fc":  # shares of integers are 0 and 1
+        return xp.where(part > 0, high, low)
+    return _between(xp, low, high, part, dtype)
+
+
+def _as_fractions(q: Any) -> Any:
+    """Convert quantiles to a vector of floats."""
+    return q.ravel() if q.dtype.kind == "f" else q.ravel().astype(np.float64)
 
 
 def _given_weights(xp: Any, params: Params, dtype: Dtype, skips: bool) -> Callable[..., Any]:
