@@ -140,19 +140,45 @@ def test_a_failed_save_leaves_the_old_file(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["x.npy"]
 
 
+@pytest.mark.parametrize("readable", [True, False])
 def test_a_disk_that_fails_as_it_is_written_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, readable: bool
 ) -> None:
-    def fail(self: np.memmap[Any, Any]) -> None:
+    def fail(*_: Any) -> None:
         raise OSError("disk")
 
     path = tmp_path / "x.npy"
     gs.save(path, gs.device_put(np.arange(8)))
-    monkeypatch.setattr(np.memmap, "flush", fail)
+    if readable:
+        monkeypatch.setattr(npy, "_read", fail)
+    else:  # as on GPUs
+        monkeypatch.setattr(npy, "_host_blocks", lambda data: None)
+        monkeypatch.setattr(np.memmap, "flush", fail)
     with pytest.raises(FileFormatError, match="cannot be written: disk"):
         gs.save(path, gs.device_put(np.zeros(8)))
     assert np.load(path).tolist() == list(range(8))
     assert os.listdir(tmp_path) == ["x.npy"]
+
+
+@pytest.mark.parametrize("shape", [(), (0, 3), (40,), (6, 8), (2, 3, 8), (1, 24)])
+@pytest.mark.parametrize("chunk", [1, 48, 100, 4096])
+def test_pieces_of_any_size_make_numpys_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], chunk: int
+) -> None:
+    """Also through mapped memory, as from GPUs."""
+    value = np.random.default_rng(0).random(shape)
+    np.save(tmp_path / "numpys.npy", value)
+    mesh = gs.make_mesh((4, 2), ("x", "y"))
+    specs = [gs.P(), *(gs.P(*(None,) * dim, ("y", "x")) for dim in range(len(shape)))]
+    if len(shape) > 1:
+        specs.append(gs.P("y", "x"))
+    monkeypatch.setattr(npy, "_CHUNK", chunk)
+    for mapped in (False, True):
+        if mapped:
+            monkeypatch.setattr(npy, "_host_blocks", lambda data: None)
+        for spec in specs:
+            gs.save(tmp_path / "x.npy", gs.device_put(value, gs.NamedSharding(mesh, spec)))
+            assert (tmp_path / "x.npy").read_bytes() == (tmp_path / "numpys.npy").read_bytes()
 
 
 def test_saving_waits_for_the_value(tmp_path: Path) -> None:
