@@ -17,6 +17,7 @@ from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.partition_spec import PartitionSpec
 from gpushard._ops.bind import bind
 from gpushard._ops.ragged_selection import counts_of, places, selected
+from gpushard._ops.table.elementwise import writing
 from gpushard._ops.table.manipulation import RESHAPE
 from gpushard._typing import LocalArray, Shape
 
@@ -49,11 +50,27 @@ def select_true(x: Any, mask: Any) -> Any:
 
     def make(xp: Any) -> Callable[..., LocalArray]:
         if xp is np:
-            return lambda start, count, mask, x: x[mask]
-        return lambda start, count, mask, x: x[places(xp, mask, count)]
+            return _take_true
+        return writing(lambda start, count, mask, x: x[places(xp, mask, count)])
 
     axes = _axes(mask) or _axes(x)
     return _selected(mask, [x], axes, make, [x.dtype], "indexing")[0]
+
+
+_MOST = 7 / 8
+"""If more elements are true, NumPy's selection copies them in long runs, without their places."""
+
+
+def _take_true(
+    start: int, count: int, mask: LocalArray, x: LocalArray, out: Any = None
+) -> LocalArray:
+    """Select elements of a block, with NumPy, in a time that hardly depends on the mask."""
+    if count <= _MOST * len(mask):
+        return x.take(np.flatnonzero(mask), 0, out, "clip")
+    if out is None:
+        return x[mask]
+    out[...] = x[mask]
+    return out
 
 
 def true_places(mask: Any) -> tuple[Any, ...]:
@@ -67,7 +84,7 @@ def true_places(mask: Any) -> tuple[Any, ...]:
                 return at
             return tuple(line.copy() for line in xp.unravel_index(at, shape))  # of one array
 
-        return part
+        return writing(part)
 
     return _selected(mask, [], _axes(mask), make, [_INDEX] * len(shape), "nonzero")
 

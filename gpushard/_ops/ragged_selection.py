@@ -62,8 +62,8 @@ def selected(
       mask: a mask of one dim.
       others: more operands in the layout of the mask.
       counts: the number of true elements in each block, not all zero.
-      make: takes NumPy or CuPy, and returns the function `part(start, count, mask, *others)` for a
-        block, which returns an array of `count` elements for each result.
+      make: takes NumPy or CuPy, and returns the kernel `part(start, count, mask, *others)` for a
+        block, which gives an array of `count` elements for each result.
       results: types and shardings of the results.
       name: the name of the operation, for errors.
     """
@@ -82,7 +82,7 @@ def selected(
         size = int(tiling.volumes[home]) * reads
         calls.append(KernelCall(home, ((length,),) * len(results), site, size))
     of_device = [numbers.get(pair, -1) for pair in held.of_device.tolist()]
-    kernel: Kernel = writing(make(runtime.backend.namespace))
+    kernel: Kernel = make(runtime.backend.namespace)
     dtypes = [dtype for dtype, _ in results]
     plan = CallPlan(runtime, name, kernel, calls, of_device, [parts] * len(results), dtypes)
     selection = LocalCalls(plan).run([mask, *others])

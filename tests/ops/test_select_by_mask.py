@@ -43,3 +43,15 @@ def test_counts_are_those_of_the_blocks_and_their_program_is_larger_for_more_dev
                 assert found.tolist() == values.reshape(count, -1).sum(1).tolist()
     one, eight = sizes
     assert 0 < one < eight
+
+
+@pytest.mark.parametrize("share", [1e-4, 0.5, 0.87, 0.88, 1.0])
+def test_any_share_of_elements_is_selected(share: float) -> None:
+    """By their places, or in long runs; blocks of eight devices have different shares."""
+    rng = np.random.default_rng(0)
+    x, mask = rng.random((400, 50)), rng.random((400, 50)) < share
+    mask[:40] = ~mask[:40]
+    with testing.runtime(host_devices=8):
+        rows = gs.NamedSharding(gs.make_mesh((8,), "x"), gs.P("x"))
+        made = gs.device_put(x, rows)[gs.device_put(mask, rows)]
+        np.testing.assert_array_equal(np.asarray(made), x[mask])
