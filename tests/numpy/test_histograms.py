@@ -280,3 +280,23 @@ def test_refusals(name: str) -> None:
     call, words = REFUSED[name]
     with pytest.raises(ArgumentError, match=words):
         call()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("start", [0.0, -3.3, 1e3, 1e6])
+@pytest.mark.parametrize("bins", [1, 10, 999])
+@pytest.mark.parametrize("moved", [0.0, 1e-12, 1e-3, 0.4])
+def test_elements_at_edges_are_in_the_bins_that_begin_there(
+    dtype: Any, start: float, bins: int, moved: float
+) -> None:
+    """Edges have nearly equal distances, or not; elements are at edges and next to them."""
+    edges = np.linspace(start, start + 7, bins + 1)
+    edges[1:-1] += moved * np.random.default_rng(0).uniform(-1, 1, bins - 1) * 7 / bins
+    edges = np.unique(edges.astype(dtype))
+    ends = [np.nextafter(edges, dtype(end)) for end in (-np.inf, np.inf)]
+    x = np.concatenate([edges, *ends, (edges[1:] + edges[:-1]) / 2, [np.nan, np.inf, -np.inf]])
+    number = np.minimum(edges.searchsorted(x, "right") - 1, len(edges) - 2)
+    inside = (x >= edges[0]) & (x <= edges[-1])
+    wanted = np.bincount(number[inside], minlength=len(edges) - 1)
+    counts, _ = gs.numpy.histogram(gs.device_put(x), edges)
+    np.testing.assert_array_equal(np.asarray(counts), wanted)

@@ -207,13 +207,14 @@ def _bin_numbers(xp: Any, x: Any, edges: Any) -> tuple[Any, Any]:
         at = xp.minimum(xp.searchsorted(edges, x, side="right") - 1, last)
         return at, (x >= edges[0]) & (x <= edges[-1])
     edges = edges.astype(dtype, copy=False)
+    tolerance = _tolerance(edges) if x.size else 0
     number, inside = np.empty(x.size, np.intp), np.empty(x.size, bool)
     flat = x.ravel()
     for start in range(0, x.size, _PIECE):
         piece = slice(start, start + _PIECE)
         part = flat[piece].astype(dtype, copy=False)
         inside[piece] = (part >= edges[0]) & (part <= edges[-1])
-        number[piece] = _guess_bins(part, edges, inside[piece])
+        number[piece] = _guess_bins(part, edges, inside[piece], tolerance)
     return number.reshape(x.shape), inside.reshape(x.shape)
 
 
@@ -221,22 +222,40 @@ _PIECE = 1 << 15
 """Elements per piece on the host, so temporary arrays stay in cache."""
 
 
-def _guess_bins(x: Any, edges: Any, inside: Any) -> Any:
+def _tolerance(edges: Any) -> Any:
+    """Return how far edges are from equal distances, in bins, plus the rounding of guesses."""
+    scale = (len(edges) - 1) / (edges[-1] - edges[0])
+    deviations = (edges - edges[0]) * scale - np.arange(len(edges))
+    return np.abs(deviations).max() + 8 * len(edges) * np.finfo(deviations.dtype).eps
+
+
+def _guess_bins(x: Any, edges: Any, inside: Any, tolerance: Any) -> Any:
     """Compute the numbers of bins, on the host.
 
     A search is the most expensive step, since its branches are hard to predict. So this function
-    guesses a bin, as if all had equal width, and searches only for elements that are not between
-    its edges.
+    guesses a bin, as if all had equal width. It compares elements with the edges of their bins only
+    if they are near an edge, and searches only for the ones that are not between these edges.
     """
     last = len(edges) - 2
     scale = (last + 1) / (edges[-1] - edges[0])
-    at = ((x - edges[0]) * scale).astype(np.intp)
+    guess = (x - edges[0]) * scale
+    at = guess.astype(np.intp)
     np.clip(at, 0, last, out=at)
-    wrong = (x < edges[at]) | (x >= edges[at + 1])
-    wrong &= inside
+    some: Any = slice(None)
+    if tolerance < _NEAR:
+        guess -= np.rint(guess)
+        some = np.flatnonzero(np.abs(guess, out=guess) <= tolerance)
+    checked, number = x[some], at[some]
+    wrong = (checked < edges[number]) | (checked >= edges[number + 1])
+    wrong &= inside[some]
     if wrong.any():
-        at[wrong] = np.minimum(search(np, edges, x[wrong], "right") - 1, last)
+        number[wrong] = np.minimum(search(np, edges, checked[wrong], "right") - 1, last)
+        at[some] = number
     return at
+
+
+_NEAR = 1 / 16
+"""If elements so far from an edge may be in another bin, all elements are compared."""
 
 
 def _histogram(xp: Any, avals: Sequence[Aval], params: Params, dtype: Dtype) -> Any:
