@@ -233,8 +233,8 @@ def _guess_bins(x: Any, edges: Any, inside: Any, tolerance: Any) -> Any:
     """Compute the numbers of bins, on the host.
 
     A search is the most expensive step, since its branches are hard to predict. So this function
-    guesses a bin, as if all had equal width. It compares elements with the edges of their bins only
-    if they are near an edge, and searches only for the ones that are not between these edges.
+    guesses a bin, as if all had equal width. It compares only elements near an edge with the edges
+    of their bins. It searches only for elements that are not between these edges.
     """
     last = len(edges) - 2
     scale = (last + 1) / (edges[-1] - edges[0])
