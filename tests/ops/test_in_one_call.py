@@ -121,3 +121,17 @@ def test_a_guard_judges_what_devices_that_share_no_memory_would_move() -> None:
 def test_arrays_of_one_operand_come_together() -> None:
     together = in_one_call.Together((2, 1, 3), (), ())
     assert together.by_operand(range(6)) == [range(2), range(2, 3), range(3, 6)]
+
+
+@pytest.mark.parametrize("quota", [None, 1 << 20])
+def test_quotas_keep_blocks_apart(quota: int | None) -> None:
+    """No device pays for blocks of others if it has a quota, which they may not fit into."""
+    at = np.random.default_rng(0).integers(0, 400_000, 100_000)
+    with testing.runtime(host_devices=8, memory_limit=quota):
+        x = gs.device_put(
+            np.arange(400_000.0), gs.NamedSharding(gs.make_mesh((8,), ("x",)), gs.P("x"))
+        )
+        taken = x[gs.device_put(at, x.sharding)]
+        np.testing.assert_array_equal(taken, at)
+        peak = gs.devices()[0].memory_stats()["peak_bytes_in_use"]
+        assert (peak < 1 << 20) == (quota is not None)

@@ -24,7 +24,7 @@ from gpushard._ops.aval import Aval
 from gpushard._ops.operand import Operand, Scalar, Sharded
 from gpushard._ops.programs.calls import CallPlan, KernelCall
 from gpushard._ops.programs.local import Compute, flops_of, program_around
-from gpushard._ops.programs.owners import Owned, Preferred, Take
+from gpushard._ops.programs.owners import Owned, Preferred, Take, may_join
 from gpushard._ops.row import Case, Params, ShardedCall
 from gpushard._ops.steps import Program, Result
 from gpushard._typing import Index, LocalArray, Shape
@@ -53,8 +53,8 @@ class InOneCall(Preferred):
     """One call computes the whole result, of the first operand's shape, from all blocks.
 
     `kernel(Together, *arrays)` takes all blocks of the first operand. The other operands are whole,
-    or cut along the first whole factor. The other strategy runs on GPUs, and where no memory domain
-    has all blocks.
+    or cut along the first whole factor. The other strategy runs on GPUs, under quotas, and where no
+    memory domain has all blocks.
     """
 
     # Takes the operands, the parameters, and the dims of the first operand that are split; says
@@ -63,11 +63,7 @@ class InOneCall(Preferred):
 
     def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
         first, choice, (aval,) = case.operands[0], call.choice, case.results
-        if (
-            choice is None
-            or not case.runtime.backend.host_readable
-            or not isinstance(first, Sharded)
-        ):
+        if choice is None or not may_join(case) or not isinstance(first, Sharded):
             return None
         split = _split_dims(first.tiling)
         domains = set(holdings(call.results[0].tiling.assignment).domain.tolist())

@@ -207,12 +207,18 @@ class FromOwners(Preferred):
         place, backend = call.operands[0], case.runtime.backend
         assert place is not None
         searched = _searched(case.rule)
-        if not backend.host_readable or any(place[1].assignment.counts[d] > 1 for d in searched):
+        if not may_join(case) or any(place[1].assignment.counts[d] > 1 for d in searched):
             return None
         join = self.join(case.avals, case.params)
         whole = Result(case.avals[0], *place)
         to_whole = dataclasses.replace(call, operands=(place,), results=(whole,))
         return None if join is None else _owned(case, to_whole, join, lies)
+
+
+def may_join(case: Case) -> bool:
+    """Test whether blocks may be copied together: on the host, unless a device has a quota."""
+    runtime = case.runtime
+    return runtime.backend.host_readable and runtime.settings.memory_limit is None
 
 
 def _searched(rule: Rule) -> list[int]:
