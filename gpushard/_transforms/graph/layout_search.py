@@ -9,6 +9,10 @@ operation takes its operands, by the same prices.
 tries the operands of that value, back to arguments and constraints. A layout is kept if fewer bytes
 move in total. If several operations take a value in the same layout, it moves there once.
 
+A layout that dispatch would not choose for one operation may pay for several. So operands are tried
+where they must lie for a result that does not move, even if this one operation would move fewer
+bytes otherwise. If another operation takes an operand there, it is there for nothing.
+
 An example: `x.sum(2) + w` on 4 devices, each a memory domain. `x` has 8 x 8 x 8 numbers of 4 bytes
 and its last axis is split; `w` has 8 x 8, and its columns are split.
 
@@ -25,9 +29,11 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from gpushard._frozen import dataclass
 from gpushard._geometry.mesh import Mesh
 from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
@@ -43,7 +49,7 @@ from gpushard._ops.scalars import kind_of_number
 from gpushard._transforms.graph.graph import Graph, Operation, Var
 from gpushard._transforms.graph.layouts import bound, case_of, closed, keeps, resharded
 from gpushard._transforms.graph.ops import Reshard, RowOp
-from gpushard._transforms.graph.priced import Laid, Place, can_price, priced
+from gpushard._transforms.graph.priced import Laid, Place, brought, can_price, priced, sources
 from gpushard._transforms.graph.simplify import simplified
 
 _PRICES = 200
@@ -84,6 +90,14 @@ def _rearranges(step: Operation) -> bool:
     return not all(x.tiling.assignment.is_replicated for x in (*step.arrays, *step.results))
 
 
+@dataclass(frozen=True, eq=False)
+class Aim:
+    """The layouts of an operation that the search chose; dispatch chooses the others."""
+
+    result: Sharding | None = None  # where its result lies
+    operands: tuple[Place | None, ...] = ()  # where arrays are brought before dispatch sees them
+
+
 class Layout:
     """The layouts of all values of a graph, and the bytes that move with them.
 
@@ -98,14 +112,15 @@ class Layout:
         self.total = 0
         """Bytes that all devices receive, as if each were a memory domain."""
         self.place: dict[Var, Place] = {}
-        self.out: dict[int, Sharding] = {}
-        """The sharding of the result, by the number of an operation, unless dispatch chooses."""
+        self.aims: dict[int, Aim] = {}
+        """The layouts that the search chose, by the number of an operation."""
         self.laid: dict[int, Laid] = {}
         self.maker: dict[Var, int] = {}
         self.users: dict[Var, list[int]] = {}
         self.asked: dict[Var, dict[Tiling, list[Any]]] = {}  # how often where, and the sharding
         self._journal: list[tuple[Any, ...]] = []
         self._known: dict[Any, Laid] = {}
+        self._brought: dict[Any, Laid] = {}  # prices of operations whose operands are brought first
         self.priced = [can_price(step) for step in steps]
         for x in (*graph.inputs, *graph.constants):
             self.place[x] = x.sharding, x.tiling
@@ -133,7 +148,7 @@ class Layout:
                 for number in reversed(range(len(self.steps))):
                     if self.is_open(number):
                         for sharding in self._candidates(number, every=every):
-                            better = self._pull(number, sharding) or better
+                            better = self._pull(number, sharding, every=every) or better
 
     def _is_spent(self) -> bool:
         """Whether the search has taken long enough. Steps are counted, so results do not vary."""
@@ -163,10 +178,10 @@ class Layout:
             return
         candidates = [places[1] for places in list(asked.values())]
         seen: set[Tiling] = set()
-        if number in self.out or not self.laid[number].own:
+        if every or (number not in self.aims and self.laid[number].own):
+            candidates.append(own[0])  # asked for by name, it may cost less than dispatch chose
+        else:
             seen.add(own[1])
-        else:  # where it lies now: asked for by name, it may cost fewer bytes than dispatch chose
-            candidates.append(own[0])
         if every:
             candidates += self._every(x)
         for sharding in candidates:
@@ -190,25 +205,40 @@ class Layout:
             return []
         return [sharding_of(mesh, rule.results[0], splits) for splits in ways]
 
-    def _pull(self, number: int, sharding: Sharding) -> bool:
-        """Try a sharding for a result, then for its operands; return whether any was better."""
+    def _pull(self, number: int, sharding: Sharding, *, every: bool) -> bool:
+        """Try a sharding for a result, then for its operands; return whether any was better.
+
+        Args:
+          number: the operation of the result.
+          sharding: the sharding.
+          every: whether to go on to operands that lie where they must.
+        """
         if self._is_spent():
             return False
         best, kept = self.total, 0
         self._journal = []
         line = [(number, sharding)]
-        pulled = set()
+        pulled: list[int] = []
         for _ in range(_DEPTH):
             if not line:
                 break
             number, sharding = line.pop(0)
-            pulled.add(number)
-            self._choose(number, sharding)
-            if self.total < best:
-                best, kept = self.total, len(self._journal)
-            arrays = self.steps[number].arrays
-            for x, want in zip(arrays, self.laid[number].wants, strict=False):
-                if want is None or want[1] is self.place[x][1]:
+            if number in pulled:
+                continue
+            arrays, taken = self.steps[number].arrays, self._sources(number, sharding)
+            free = {x: self._asked_by_others(x, number) for x in arrays}
+            aims = [Aim(sharding, taken)]
+            if taken and not pulled:  # the first one may do better where its operands lie
+                aims.insert(0, Aim(sharding))
+            for aim in aims:
+                self._aim(number, aim)
+                if self.total < best:
+                    best, kept = self.total, len(self._journal)
+            pulled.append(number)
+            for x, want in zip(arrays, taken or self.laid[number].wants, strict=False):
+                if want is None or want[1] in free[x]:
+                    continue
+                if want[1] is self.place[x][1] and not every:
                     continue
                 maker = self.maker.get(x)
                 if maker is None or maker in pulled or not self.is_open(maker):
@@ -217,26 +247,74 @@ class Layout:
                 if same_devices and self.keeps(maker, want[0]):
                     line.append((maker, want[0]))
         self._undo(kept)
+        if kept:
+            self._release(pulled)
         return kept > 0
 
-    def _choose(self, number: int, sharding: Sharding | None) -> None:
-        """Set the sharding of a result, and lay out the operations that follow from it."""
-        self._journal.append(("out", number, self.out.get(number)))
-        self._set_out(number, sharding)
-        waiting = [number]
+    def _asked_by_others(self, x: Var, number: int) -> set[Tiling]:
+        """Return the layouts in which others than an operation take a value."""
+        wants = zip(self.steps[number].arrays, self.laid[number].wants, strict=False)
+        own = Counter(want[1] for y, want in wants if y is x and want is not None)
+        return {to for to, (count, _) in self.asked.get(x, {}).items() if count > own[to]}
+
+    def _sources(self, number: int, sharding: Sharding) -> tuple[Place | None, ...]:
+        """Return where operands must lie so that a result comes in a sharding; () if unknown."""
+        step = self.steps[number]
+        if not isinstance(step.op, RowOp):
+            return ()
+        operands = [at(x, self.place[x]) if isinstance(x, Var) else x for x in step.operands]
+        taken = sources(case_of(step.op, operands, sharding))
+        return taken if any(taken) else ()
+
+    def _release(self, numbers: Sequence[int]) -> None:
+        """Let dispatch choose again where operations take operands, unless more bytes move then."""
+        for number in numbers:
+            aim = self.aims.get(number)
+            if aim is not None and aim.operands:
+                total, kept = self.total, len(self._journal)
+                self._choose(number, Aim(aim.result))
+                if self.total > total:
+                    self._undo(kept)
+
+    def _aim(self, number: int, aim: Aim) -> None:
+        """Fix the layouts of an operation. Others follow, or stay if fewer bytes move then."""
+        total, kept = self.total, len(self._journal)
+        if self._choose(number, aim) and self.total > total:
+            total = self.total
+            self._undo(kept)
+            self._choose(number, aim, hold=True)
+            if self.total >= total:
+                self._undo(kept)
+                self._choose(number, aim)
+
+    def _choose(self, number: int, aim: Aim, *, hold: bool = False) -> bool:
+        """Fix the layouts of an operation, and lay out those that follow from it.
+
+        Args:
+          number: the operation.
+          aim: its layouts.
+          hold: whether the results of all others stay where they lie.
+
+        Returns:
+          Whether results of others lie elsewhere now.
+        """
+        self._set_aim(number, aim)
+        waiting, first, others = [number], number, False
         while waiting:
             number = heapq.heappop(waiting)
             while waiting and waiting[0] == number:
                 heapq.heappop(waiting)
+            if hold and number not in self.aims and self.is_open(number):
+                self._set_aim(number, Aim(self.laid[number].results[0][0]))
             for x in self._lay(number):
+                others = others or number != first
                 for user in self.users.get(x, ()):
                     heapq.heappush(waiting, user)
+        return others
 
-    def _set_out(self, number: int, sharding: Sharding | None) -> None:
-        if sharding is None:
-            self.out.pop(number, None)
-        else:
-            self.out[number] = sharding
+    def _set_aim(self, number: int, aim: Aim) -> None:
+        self._journal.append(("aim", number, self.aims.get(number)))
+        self.aims[number] = aim
 
     def _lay(self, number: int) -> list[Var]:
         """Lay out an operation again; return its results whose layouts have changed."""
@@ -291,25 +369,30 @@ class Layout:
     def _undo(self, kept: int) -> None:
         """Undo all changes but the first `kept`."""
         for kind, of, before in reversed(self._journal[kept:]):
-            if kind == "out":
-                self._set_out(of, before)
+            if kind == "aim" and before is None:
+                del self.aims[of]
+            elif kind == "aim":
+                self.aims[of] = before
             elif kind == "laid":
                 self._set_laid(of, before)
             else:
                 self._set_place(of, before)
+        del self._journal[kept:]
 
     def _laid(self, number: int) -> Laid:
         """Price an operation for the present layouts of its operands."""
-        step, out = self.steps[number], self.out.get(number)
-        op, arrays = step.op, step.arrays
-        places = [self.place[x] for x in arrays]
-        tilings = [tiling for _, tiling in places]
+        step, aim = self.steps[number], self.aims.get(number, Aim())
+        op, arrays, out = step.op, step.arrays, aim.result
+        lies = [self.place[x] for x in arrays]
         if isinstance(op, Reshard):
-            key: Any = (number, *tilings, out)
-            return self._price(key, lambda: _moved_to(step, op, places[0], out))
+            key: Any = (number, lies[0][1], out)
+            return self._price(key, lambda: _moved_to(step, op, lies[0], out))
         if not self.priced[number]:
             return self._price(number, lambda: _as_it_lies(step))
         assert isinstance(op, RowOp)
+        taken = aim.operands
+        places = [to or own for to, own in zip(taken, lies, strict=True)] if taken else lies
+        tilings = [tiling for _, tiling in places]
         kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
         hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]
         numbers = map(kind_of_number, op.numbers)
@@ -317,7 +400,11 @@ class Layout:
             op.row, op.params, op.scalars, out,
             *numbers, *hosted, *(isinstance(x, Var) for x in step.operands), *kinds, *tilings,
         )  # fmt: skip
-        return self._price(key, lambda: _priced(step, op, places, out, key))
+        laid = self._price(key, lambda: _priced(step, op, places, out, key))
+        if not taken:
+            return laid
+        known = key, *[tiling for _, tiling in lies]
+        return self._brought.setdefault(known, brought(laid, lies, taken))
 
     def _price(self, key: Any, make: Callable[[], Laid]) -> Laid:
         """Return the price under a key, and compute it at first."""
@@ -400,7 +487,8 @@ class _Build:
             moved = laid.own if self._layout.priced[number] else step.moved
             self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
-        new = bound(step, operands, self._layout.out.get(number), laid.own)
+        aim = self._layout.aims.get(number, Aim())
+        new = bound(step, operands, aim.result, laid.own)
         if [x.tiling for x in new.results] != ends:
             new = bound(step, operands, laid.results[0][0], laid.own)
         self._steps.append(new)

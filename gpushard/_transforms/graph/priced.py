@@ -6,20 +6,23 @@ depend on shapes and shardings only, never on the machine.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from gpushard._frozen import dataclass
+from gpushard._geometry.mesh import Mesh
+from gpushard._geometry.named_sharding import NamedSharding
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._ops.operand import Sharded, in_memory
+from gpushard._ops.operand import Sharded, given, in_memory
 from gpushard._ops.programs.bring import lacking
 from gpushard._ops.programs.local import Local
 from gpushard._ops.programs.move import Move
 from gpushard._ops.programs.owners import FromOwners
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Case, Strategy
-from gpushard._ops.shardings import sharded_call
+from gpushard._ops.shardings import places_of, sharded_call, splits_as
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import RowOp
 
@@ -42,12 +45,16 @@ def priced(case: Case) -> Laid:
     strategy, call = sharded_call(case)
     if call is None:
         return _moved(strategy, case)
-    arrays = [(x, lies) for x, lies in zip(case.operands, call.operands, strict=True) if lies]
+    arrays = [
+        (x, place)
+        for x, place in zip(case.operands, call.operands, strict=True)
+        if isinstance(x, Sharded)
+    ]
     wants: list[Place | None] = [None] * len(arrays)
     nbytes = 0 if call.choice is None else call.choice.nbytes
     before = brought = 0
     for n, (x, place) in enumerate(arrays):
-        if not isinstance(x, Sharded) or place[1] is x.tiling:
+        if place is None or place[1] is x.tiling:
             continue
         wants[n] = place
         inside = in_memory(x, "device")
@@ -65,6 +72,48 @@ def priced(case: Case) -> Laid:
     if len(ends) > 1 or type(strategy) not in (Local, Reduce):  # which bring operands themselves
         return Laid(ends, (None,) * len(arrays), own + before, own + before)
     return Laid(ends, tuple(wants), own, own + before)
+
+
+def sources(case: Case) -> tuple[Place | None, ...]:
+    """Return where arrays must lie so that the result comes in `case.out` and need not move.
+
+    Dims that are in no result stay split as they are, if the result leaves their axes. Without such
+    places, return None for each array.
+    """
+    arrays = [n for n, x in enumerate(case.operands) if isinstance(x, Sharded)]
+    out, rule, splits = case.out, case.rule, None
+    if isinstance(out, NamedSharding) and isinstance(out.mesh, Mesh):
+        splits = splits_as(rule, out.mesh, out)
+    if splits is None:
+        return (None,) * len(arrays)
+    assert isinstance(out, NamedSharding) and isinstance(out.mesh, Mesh)
+    now: dict[int | None, set[tuple[str, ...]]] = {}
+    for dims, x in zip(rule.operands, case.operands, strict=True):
+        for factor, axes in zip(dims, given(x, out.mesh, 1).axes or (), strict=False):
+            now.setdefault(factor, set()).add(axes)
+    free = set(out.mesh.axis_names).difference(*splits)
+    kept = list(splits)
+    for factor in rule.reduced:
+        if len(now.get(factor, ())) == 1 and free.issuperset(*now[factor]):
+            (kept[factor],) = now[factor]
+            free.difference_update(kept[factor])
+    places = places_of(rule, out.mesh, tuple(kept), case.operands)
+    return tuple(places[n] for n in arrays)
+
+
+def brought(laid: Laid, lies: Sequence[Place], taken: Sequence[Place | None]) -> Laid:
+    """Return the price of an operation whose arrays are first brought to the places in `taken`.
+
+    Args:
+      laid: its price, if the arrays already lie there.
+      lies: where they lie.
+      taken: where they are brought; None for an array that stays.
+    """
+    wants = tuple(
+        want or (place if place is not None and place[1] is not own[1] else None)
+        for want, place, own in zip(laid.wants, taken, lies, strict=True)
+    )
+    return dataclasses.replace(laid, wants=wants)
 
 
 def _has_a_say(x: Sharded, devices: Sequence[Any]) -> bool:

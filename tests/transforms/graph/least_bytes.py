@@ -25,7 +25,7 @@ from gpushard._transforms.graph.graph import Graph, Operation, Var
 from gpushard._transforms.graph.layout_search import at
 from gpushard._transforms.graph.layouts import case_of
 from gpushard._transforms.graph.ops import Reshard, RowOp
-from gpushard._transforms.graph.priced import can_price, priced
+from gpushard._transforms.graph.priced import brought, can_price, priced, sources
 from gpushard._transforms.graph.simplify import simplified
 from tests.traffic import received
 
@@ -208,17 +208,17 @@ def least(graph: Graph, most: int) -> int:
             continue
         seen.add(state)
         if number == len(steps):
-            cost += sum(brought(lies, asked, {(x, x.tiling) for x in graph.results}))
+            cost += sum(arrivals(lies, asked, {(x, x.tiling) for x in graph.results}))
             heapq.heappush(waiting, (cost, -number - 1, next(count), lies, asked))
             continue
         step = steps[number]
         arrays = step.arrays
         here = number, tuple(lies[x][1] for x in arrays)
         if here not in known:
-            known[here] = {laid(step, lies, out) for out in outs(step)}
+            known[here] = {way for out in outs(step) for way in ways(step, lies, out)}
         for ends, wants, own in known[here]:
             new = {(x, want[1]) for x, want in zip(arrays, wants, strict=False) if want}
-            total = cost + own + sum(brought(lies, asked, new))
+            total = cost + own + sum(arrivals(lies, asked, new))
             if total <= most:
                 after = lies | dict(zip(step.results, ends, strict=True))
                 live = {x: place for x, place in after.items() if last.get(x, -1) > number}
@@ -227,7 +227,7 @@ def least(graph: Graph, most: int) -> int:
     raise AssertionError("no way is as good as the one that is known")
 
 
-def brought(lies: dict[Var, Any], asked: frozenset[Any], new: set[Any]) -> Iterator[int]:
+def arrivals(lies: dict[Var, Any], asked: frozenset[Any], new: set[Any]) -> Iterator[int]:
     """Yield the bytes of values that are brought somewhere for the first time."""
     for x, tiling in new - asked:
         yield lacking(lies[x][1], tiling) * x.dtype.itemsize
@@ -243,19 +243,33 @@ def outs(step: Operation) -> Iterator[Any]:
             yield sharding_of(mesh, rule.results[0], splits)
 
 
-def laid(step: Operation, lies: dict[Var, Any], out: Any) -> tuple[Any, Any, int]:
-    """Return where results lie, where operands are taken, and what else moves."""
+def ways(step: Operation, lies: dict[Var, Any], out: Any) -> Iterator[tuple[Any, Any, int]]:
+    """Yield where results lie, where operands are taken, and what else moves.
+
+    Dispatch says it of operands as they lie, and as they must lie for a result that does not move.
+    """
     if isinstance(step.op, Reshard):
         place = step.results[0].sharding, step.results[0].tiling
-        return (place,), (place,), 0
-    if not can_price(step):  # stays where it is
+        yield (place,), (place,), 0
+    elif not can_price(step):  # stays where it is
         ends = tuple((x.sharding, x.tiling) for x in step.results)
         own = sum(moved_by(step).values())
-        return ends, tuple((x.sharding, x.tiling) for x in step.arrays), own
-    assert isinstance(step.op, RowOp)
-    operands = [at(x, lies[x]) if isinstance(x, Var) else x for x in step.operands]
-    found = priced(case_of(step.op, operands, out))
-    return found.results, found.wants, found.own
+        yield ends, tuple((x.sharding, x.tiling) for x in step.arrays), own
+    else:
+        assert isinstance(step.op, RowOp)
+        here = [lies[x] for x in step.arrays]
+        found = priced(case_of(step.op, placed(step, here), out))
+        yield found.results, found.wants, found.own
+        taken = sources(case_of(step.op, placed(step, here), out))
+        places = [to or own for to, own in zip(taken, here, strict=True)]
+        found = brought(priced(case_of(step.op, placed(step, places), out)), here, taken)
+        yield found.results, found.wants, found.own
+
+
+def placed(step: Operation, places: list[Any]) -> list[Any]:
+    """Return the operands of an operation in other places."""
+    each = iter(places)
+    return [at(x, next(each)) if isinstance(x, Var) else x for x in step.operands]
 
 
 def measured(program: Program, sizes: tuple[int, ...]) -> tuple[int, int, int, int]:
