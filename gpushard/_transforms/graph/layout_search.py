@@ -46,6 +46,7 @@ from gpushard._ops.operand import Literal, Sharded
 from gpushard._ops.programs.bring import lacking
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import kind_of_number
+from gpushard._transforms.graph.continued import continued
 from gpushard._transforms.graph.graph import Graph, Operation, Var
 from gpushard._transforms.graph.layouts import bound, case_of, closed, keeps, resharded
 from gpushard._transforms.graph.ops import Reshard, RowOp
@@ -68,18 +69,25 @@ _EVERY = 64
 """If a value has no more layouts than this, and there are few values, all are tried."""
 
 
-def optimized(graph: Graph) -> Graph:
-    """Simplify a graph and search for better layouts; the new graph moves no more bytes."""
-    return simplified(propagated(simplified(graph)))
+def optimized(graph: Graph, *, results_follow: bool = False) -> Graph:
+    """Simplify a graph and search for better layouts; the new graph moves no more bytes.
+
+    Args:
+      graph: the graph.
+      results_follow: whether a result may lie as the argument that it continues.
+    """
+    return simplified(propagated(simplified(graph), results_follow=results_follow))
 
 
-def propagated(graph: Graph) -> Graph:
+def propagated(graph: Graph, *, results_follow: bool = False) -> Graph:
     """Lay out the values between arguments and results so that fewer bytes move."""
     steps = graph.needed()
     if not any(step.moved or _rearranges(step) for step in steps):
         return graph
     layout = Layout(graph, steps)
     layout.improve()
+    if results_follow and layout.follow(continued(graph, steps)):
+        layout.improve()
     return _Build(layout).graph
 
 
@@ -133,8 +141,10 @@ class Layout:
         self._left = 0
         for number in range(len(steps)):
             self._lay(number)
-        for x in graph.results:
-            self._ask(x, (x.sharding, x.tiling), 1)
+        self.ends: dict[Var, Place] = {x: (x.sharding, x.tiling) for x in graph.results}
+        """Where results lie in the end."""
+        for x, place in self.ends.items():
+            self._ask(x, place, 1)
         self._most = len(self._known) + _PRICES
         self._left = _LAID + 4 * len(steps)
 
@@ -149,6 +159,35 @@ class Layout:
                     if self.is_open(number):
                         for sharding in self._candidates(number, every=every):
                             better = self._pull(number, sharding, every=every) or better
+
+    def follow(self, arguments: dict[Var, Var]) -> bool:
+        """Let results lie as arguments do, unless more bytes move then.
+
+        Args:
+          arguments: the argument of each result that may follow one.
+
+        Returns:
+          Whether a result does.
+        """
+        follows = False
+        for x, argument in arguments.items():
+            total, end, to = self.total, self.ends[x], self.place[argument]
+            self._journal = []
+            self._end(x, to)
+            if self.total > total and self.is_open(self.maker[x]):
+                self._pull(self.maker[x], to[0], every=False)
+            if self.total <= total:
+                follows = True
+            else:
+                self._undo(0)
+                self._end(x, end)
+        return follows
+
+    def _end(self, x: Var, place: Place) -> None:
+        """Set where a result lies in the end."""
+        self._ask(x, self.ends[x], -1)
+        self._ask(x, place, 1)
+        self.ends[x] = place
 
     def _is_spent(self) -> bool:
         """Whether the search has taken long enough. Steps are counted, so results do not vary."""
@@ -512,13 +551,11 @@ class _Build:
         return copy
 
     def _result(self, x: Var) -> Var:
-        """Return a result of the graph in the layout that it had before the search."""
-        now = self._now.get(x, x)
-        if now is x or (
-            now.tiling is x.tiling and now.sharding == x.sharding and now.committed == x.committed
-        ):
+        """Return a result of the graph where it lies in the end."""
+        now, (sharding, tiling) = self._now.get(x, x), self._layout.ends[x]
+        if now.tiling is tiling and now.sharding == sharding and now.committed == x.committed:
             return now
-        step = resharded(now, x.sharding, x.sharding)
+        step = resharded(now, sharding, sharding)
         step.results[0].committed = x.committed
         self._steps.append(step)
         return step.results[0]

@@ -257,7 +257,7 @@ class Jitted:
     def _compile(self, leaves: list[Any], call: Call) -> Replay:
         check_devices(leaves, self._what, call.label)
         graph, structure, keys = self._trace(leaves, call)
-        graph = fold_constants(optimized(graph))
+        graph = fold_constants(optimized(graph, results_follow=True))
         executable = Executable(graph)
         numbers = {var: n for n, var in enumerate(graph.inputs)}
         if LOG_COMPILES.get():

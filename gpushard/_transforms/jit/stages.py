@@ -176,7 +176,7 @@ class Traced(Stage):
                 argument="lowering_platforms",
                 value=lowering_platforms,
             )
-        graph = fold_constants(optimized(self._signature.graph))
+        graph = fold_constants(optimized(self._signature.graph, results_follow=True))
         return self._next(Lowered, dataclasses.replace(self._signature, graph=graph))
 
 
