@@ -1,8 +1,8 @@
 """Find the argument that a result continues: in `x + f(x)`, the result continues `x`.
 
-A result continues an argument if elementwise operations lead from one to the other, and neither
-shape nor type changes on the way. Such a result is often the argument of the next call: a residual
-stream, or parameters after a step of training.
+A result continues an argument if operations that keep dims, shape and type lead from one to the
+other. Such a result is often the argument of the next call: a residual stream, or parameters after
+a step of training.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _first(x: Var, makers: dict[Var, Operation], arguments: set[Var]) -> Var | N
 
 
 def _continued_operands(x: Var, step: Operation) -> list[Var]:
-    """Return the operands of an operation of which a result has the shape, type and dims."""
+    """Return the operands of an operation whose dims, shape and type its result keeps."""
     if not isinstance(step.op, RowOp) or step.op.row.creates or not step.arrays:
         return []
     rule = step.op.row.rule_for(step.op.avals(step.operands), step.op.params)

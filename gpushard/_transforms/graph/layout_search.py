@@ -264,7 +264,10 @@ class Layout:
             number, sharding = line.pop(0)
             if number in pulled:
                 continue
-            arrays, taken = self.steps[number].arrays, self._sources(number, sharding)
+            laid, arrays = self.laid[number], self.steps[number].arrays
+            stays = sharding.tiling(laid.results[0][1].shape) is laid.results[0][1]
+            merges = not (every and stays and laid.own)  # else nothing new would be tried
+            taken = self._sources(number, sharding, merges=merges)
             free = {x: self._asked_by_others(x, number) for x in arrays}
             aims = [Aim(sharding, taken)]
             if taken and not pulled:  # the first one may do better where its operands lie
@@ -296,13 +299,15 @@ class Layout:
         own = Counter(want[1] for y, want in wants if y is x and want is not None)
         return {to for to, (count, _) in self.asked.get(x, {}).items() if count > own[to]}
 
-    def _sources(self, number: int, sharding: Sharding) -> tuple[Place | None, ...]:
+    def _sources(
+        self, number: int, sharding: Sharding, *, merges: bool
+    ) -> tuple[Place | None, ...]:
         """Return where operands must lie so that a result comes in a sharding; () if unknown."""
         step = self.steps[number]
         if not isinstance(step.op, RowOp):
             return ()
         operands = [at(x, self.place[x]) if isinstance(x, Var) else x for x in step.operands]
-        taken = sources(case_of(step.op, operands, sharding))
+        taken = sources(case_of(step.op, operands, sharding), merges=merges)
         return taken if any(taken) else ()
 
     def _release(self, numbers: Sequence[int]) -> None:
@@ -521,12 +526,14 @@ class _Build:
             for x in step.operands
         ]
         ends = [tiling for _, tiling in laid.results]
+        aim = self._layout.aims.get(number, Aim())
         same = [x.tiling for x in step.results] == ends and _alike(operands, step.operands)
+        if aim.result is not None and laid.own:  # aimed at its place, a sum moves fewer bytes there
+            same = False
         if same or not isinstance(step.op, RowOp):  # only rows can be laid out elsewhere
             moved = laid.own if self._layout.priced[number] else step.moved
             self._steps.append(dataclasses.replace(step, operands=tuple(operands), moved=moved))
             return
-        aim = self._layout.aims.get(number, Aim())
         new = bound(step, operands, aim.result, laid.own)
         if [x.tiling for x in new.results] != ends:
             new = bound(step, operands, laid.results[0][0], laid.own)

@@ -74,11 +74,15 @@ def priced(case: Case) -> Laid:
     return Laid(ends, tuple(wants), own, own + before)
 
 
-def sources(case: Case) -> tuple[Place | None, ...]:
+def sources(case: Case, *, merges: bool = True) -> tuple[Place | None, ...]:
     """Return where arrays must lie so that the result comes in `case.out` and need not move.
 
-    Dims that are in no result stay split as they are, if the result leaves their axes. Without such
-    places, return None for each array.
+    Without such places, return None for each array.
+
+    Args:
+      case: the operation.
+      merges: whether parts of sums may be merged. Then dims that are in no result stay split, if
+        all operands split them alike and the result leaves their axes.
     """
     arrays = [n for n, x in enumerate(case.operands) if isinstance(x, Sharded)]
     out, rule, splits = case.out, case.rule, None
@@ -93,7 +97,7 @@ def sources(case: Case) -> tuple[Place | None, ...]:
             now.setdefault(factor, set()).add(axes)
     free = set(out.mesh.axis_names).difference(*splits)
     kept = list(splits)
-    for factor in rule.reduced:
+    for factor in rule.reduced if merges else ():
         if len(now.get(factor, ())) == 1 and free.issuperset(*now[factor]):
             (kept[factor],) = now[factor]
             free.difference_update(kept[factor])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +18,10 @@ from gpushard._geometry import sharding
 from gpushard._ops.aval import Aval
 from gpushard._ops.operand import Sharded
 from gpushard._transforms.graph import layout_search
+from gpushard._transforms.graph.continued import continued
+from gpushard._transforms.graph.costs import costs
 from gpushard._transforms.graph.graph import Graph
+from gpushard._transforms.graph.layout_search import optimized
 from gpushard._transforms.graph.priced import _has_a_say
 from tests.share import examples, some
 from tests.traffic import received
@@ -169,6 +173,58 @@ def test_as_few_bytes_on_two_axes(name: str) -> None:
 def test_as_few_bytes_where_positions_choose(name: str, sizes: tuple[int, int]) -> None:
     one_by_one, traced, said, least = least_bytes.measured(least_bytes.CHOSEN[name], sizes)
     assert traced == said == least <= one_by_one
+
+
+@pytest.mark.one_of(3)
+@pytest.mark.parametrize("last", ["tanh", "turned", "product", "shares", "summed"])
+@pytest.mark.parametrize("first", ["tanh of two", "turned of two", "product of one"])
+def test_small_programs_move_as_few_bytes_as_any_layout(first: str, last: str) -> None:
+    """All ways to lay out each program are tried, and results that follow move no more."""
+    name, _, count = first.partition(" of ")
+    with testing.runtime(host_devices=2, host_domains=2):
+        mesh = gs.make_mesh((2,), "x")
+        places = [gs.NamedSharding(mesh, spec) for spec in (P(), P("x"), P(None, "x"))]
+        seconds = ["sum", "product"] if count == "one" else ["sum", "product", "outer"]
+        for second, *given in itertools.product(seconds, places, places):
+            program = [(name, 0, 0), (f"{second} of two", 2, 1), (last, 3, 0)]
+            x, y = (gs.device_put(np.ones((8, 8)), place) for place in given)
+            traced = gs.jit(lambda x, y, p=program: interpreted(p, x, y, gnp)[0]).trace(x, y)
+            graph = traced._signature.graph
+            moved = int(costs(optimized(graph))["bytes moved"])
+            assert moved == least_bytes.least(graph, moved)
+            follows = optimized(graph, results_follow=True)
+            assert int(costs(follows)["bytes moved"]) <= moved
+            assert follows.results[0].sharding in (graph.results[0].sharding, *given)
+
+
+@pytest.mark.parametrize(
+    ("function", "continues"),
+    [
+        (lambda x, y: x + y, True),
+        (lambda x, y: gnp.tanh(y.sum()) + (x - x.mean(0)) * y, True),
+        (lambda x, y: x.at[2].set(0.0) * y, True),
+        (lambda x, y: y + x, False),  # continues y, and lies as it does
+        (lambda x, y: x.sum(0) * 2 + y, False),  # so does this
+        (lambda x, y: gnp.roll(x, 1, 0) * y, True),
+        (lambda x, y: (x + y).astype("float32"), False),
+        (lambda x, y: x.T * (y > 0), False),
+    ],
+)
+def test_operations_that_keep_axes_shape_and_type_continue_an_argument(
+    function: Any, continues: bool, mesh: Any
+) -> None:
+    x, y = _on(mesh), _on(mesh, "x")
+    graph = gs.jit(function).trace(x, y)._signature.graph
+    (result,) = graph.results
+    assert result.sharding == y.sharding
+    assert continued(graph, graph.needed()) == ({result: graph.inputs[0]} if continues else {})
+    assert gs.jit(function)(x, y).sharding == y.sharding  # bytes would move to x's
+
+
+def test_a_constraint_ends_what_continues_an_argument(mesh: Any) -> None:
+    x, to = _on(mesh), _on(mesh, "x").sharding
+    graph = gs.jit(lambda x: lax.with_sharding_constraint(x * 2, to)).trace(x)._signature.graph
+    assert not continued(graph, graph.needed())
 
 
 def a_block(x: Any, p: Any) -> Any:
