@@ -23,12 +23,12 @@ def continued(graph: Graph, steps: Sequence[Operation]) -> dict[Var, Var]:
     makers = {x: step for step in steps for x in step.results}
     arguments = set(graph.inputs)
     kinds = {(x.shape, x.dtype) for x in arguments}
-    found: dict[Var, Var] = {}
+    arguments_of: dict[Var, Var] = {}
     for x in graph.results:
         argument = _first(x, makers, arguments) if (x.shape, x.dtype) in kinds else None
         if argument is not None and _lie_apart(x, argument):
-            found[x] = argument
-    return found
+            arguments_of[x] = argument
+    return arguments_of
 
 
 def _lie_apart(x: Var, y: Var) -> bool:
@@ -52,7 +52,7 @@ def _first(x: Var, makers: dict[Var, Operation], arguments: set[Var]) -> Var | N
 
 
 def _continued_operands(x: Var, step: Operation) -> list[Var]:
-    """Return the operands of an operation whose dims, shape and type its result keeps."""
+    """Return the operands with the dims, the shape and the type of a result."""
     if not isinstance(step.op, RowOp) or step.op.row.creates or not step.arrays:
         return []
     rule = step.op.row.rule_for(step.op.avals(step.operands), step.op.params)

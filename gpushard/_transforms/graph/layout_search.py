@@ -128,7 +128,7 @@ class Layout:
         self.asked: dict[Var, dict[Tiling, list[Any]]] = {}  # how often where, and the sharding
         self._journal: list[tuple[Any, ...]] = []
         self._known: dict[Any, Laid] = {}
-        self._brought: dict[Any, Laid] = {}  # prices of operations whose operands are brought first
+        self._brought: dict[Any, Laid] = {}  # prices if operands are brought first
         self.priced = [can_price(step) for step in steps]
         for x in (*graph.inputs, *graph.constants):
             self.place[x] = x.sharding, x.tiling
@@ -254,7 +254,7 @@ class Layout:
         """
         if self._is_spent():
             return False
-        best, kept = self.total, 0
+        best, length = self.total, 0
         self._journal = []
         line = [(number, sharding)]
         pulled: list[int] = []
@@ -275,7 +275,7 @@ class Layout:
             for aim in aims:
                 self._aim(number, aim)
                 if self.total < best:
-                    best, kept = self.total, len(self._journal)
+                    best, length = self.total, len(self._journal)
             pulled.append(number)
             for x, want in zip(arrays, taken or self.laid[number].wants, strict=False):
                 if want is None or want[1] in free[x]:
@@ -288,16 +288,16 @@ class Layout:
                 same_devices = set(want[1].devices) == set(self.place[x][1].devices)
                 if same_devices and self.keeps(maker, want[0]):
                     line.append((maker, want[0]))
-        self._undo(kept)
-        if kept:
+        self._undo(length)
+        if length:
             self._release(pulled)
-        return kept > 0
+        return length > 0
 
     def _asked_by_others(self, x: Var, number: int) -> set[Tiling]:
         """Return the layouts in which others than an operation take a value."""
         wants = zip(self.steps[number].arrays, self.laid[number].wants, strict=False)
-        own = Counter(want[1] for y, want in wants if y is x and want is not None)
-        return {to for to, (count, _) in self.asked.get(x, {}).items() if count > own[to]}
+        mine = Counter(want[1] for y, want in wants if y is x and want is not None)
+        return {to for to, (count, _) in self.asked.get(x, {}).items() if count > mine[to]}
 
     def _sources(
         self, number: int, sharding: Sharding, *, merges: bool
@@ -315,20 +315,20 @@ class Layout:
         for number in numbers:
             aim = self.aims.get(number)
             if aim is not None and aim.operands:
-                total, kept = self.total, len(self._journal)
+                total, length = self.total, len(self._journal)
                 self._choose(number, Aim(aim.result))
                 if self.total > total:
-                    self._undo(kept)
+                    self._undo(length)
 
     def _aim(self, number: int, aim: Aim) -> None:
         """Fix the layouts of an operation. Others follow, or stay if fewer bytes move then."""
-        total, kept = self.total, len(self._journal)
+        total, length = self.total, len(self._journal)
         if self._choose(number, aim) and self.total > total:
             total = self.total
-            self._undo(kept)
+            self._undo(length)
             self._choose(number, aim, hold=True)
             if self.total >= total:
-                self._undo(kept)
+                self._undo(length)
                 self._choose(number, aim)
 
     def _choose(self, number: int, aim: Aim, *, hold: bool = False) -> bool:
@@ -410,9 +410,9 @@ class Layout:
         """Return the bytes that move to bring a value into a layout."""
         return lacking(self.place[x][1], tiling) * x.dtype.itemsize
 
-    def _undo(self, kept: int) -> None:
-        """Undo all changes but the first `kept`."""
-        for kind, of, before in reversed(self._journal[kept:]):
+    def _undo(self, length: int) -> None:
+        """Undo all changes but the first `length`."""
+        for kind, of, before in reversed(self._journal[length:]):
             if kind == "aim" and before is None:
                 del self.aims[of]
             elif kind == "aim":
@@ -421,7 +421,7 @@ class Layout:
                 self._set_laid(of, before)
             else:
                 self._set_place(of, before)
-        del self._journal[kept:]
+        del self._journal[length:]
 
     def _laid(self, number: int) -> Laid:
         """Price an operation for the present layouts of its operands."""
@@ -435,7 +435,7 @@ class Layout:
             return self._price(number, lambda: _as_it_lies(step))
         assert isinstance(op, RowOp)
         taken = aim.operands
-        places = [to or own for to, own in zip(taken, lies, strict=True)] if taken else lies
+        places = [to or here for to, here in zip(taken, lies, strict=True)] if taken else lies
         tilings = [tiling for _, tiling in places]
         kinds = [(x.dtype, x.committed, x.weak) for x in arrays]
         hosted = [(x.shape, x.dtype, x.weak) for x in step.operands if isinstance(x, Literal)]

@@ -96,17 +96,17 @@ def sources(case: Case, *, merges: bool = True) -> tuple[Place | None, ...]:
         for factor, axes in zip(dims, given(x, out.mesh, 1).axes or (), strict=False):
             now.setdefault(factor, set()).add(axes)
     free = set(out.mesh.axis_names).difference(*splits)
-    kept = list(splits)
+    of_factors = list(splits)
     for factor in rule.reduced if merges else ():
         if len(now.get(factor, ())) == 1 and free.issuperset(*now[factor]):
-            (kept[factor],) = now[factor]
-            free.difference_update(kept[factor])
-    places = places_of(rule, out.mesh, tuple(kept), case.operands)
+            (of_factors[factor],) = now[factor]
+            free.difference_update(of_factors[factor])
+    places = places_of(rule, out.mesh, tuple(of_factors), case.operands)
     return tuple(places[n] for n in arrays)
 
 
 def brought(laid: Laid, lies: Sequence[Place], taken: Sequence[Place | None]) -> Laid:
-    """Return the price of an operation whose arrays are first brought to the places in `taken`.
+    """Return the price of an operation that first brings its arrays to the places in `taken`.
 
     Args:
       laid: its price, if the arrays already lie there.
@@ -114,8 +114,8 @@ def brought(laid: Laid, lies: Sequence[Place], taken: Sequence[Place | None]) ->
       taken: where they are brought; None for an array that stays.
     """
     wants = tuple(
-        want or (place if place is not None and place[1] is not own[1] else None)
-        for want, place, own in zip(laid.wants, taken, lies, strict=True)
+        want or (place if place is not None and place[1] is not here[1] else None)
+        for want, place, here in zip(laid.wants, taken, lies, strict=True)
     )
     return dataclasses.replace(laid, wants=wants)
 
