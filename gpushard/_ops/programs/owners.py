@@ -204,7 +204,7 @@ class FromOwners(Preferred):
 
     def _joined(self, case: Case, call: ShardedCall, lies: Tiling) -> Owned | None:
         """Return the calls that copy blocks together; None if calls take from the blocks."""
-        place, backend = call.operands[0], case.runtime.backend
+        place = call.operands[0]
         assert place is not None
         searched = _searched(case.rule)
         if not may_join(case) or any(place[1].assignment.counts[d] > 1 for d in searched):
