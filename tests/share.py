@@ -13,7 +13,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 
-SHARE = 9
+SHARE = 13
 """Of how many examples and seeds one is taken."""
 
 _everything = False

@@ -6587,6 +6587,7 @@ def world(
         yield World(tmp_path)
 
 
+@pytest.mark.one_of(4)
 @pytest.mark.parametrize(("settings", "case"), RUNS)
 def test_bad_input(world: World, case: Case, request: pytest.FixtureRequest) -> None:
     unchanged = world.state()

@@ -384,6 +384,7 @@ def assigned(world: World, found: Faults) -> None:
     world.x[1:4, ::2] = world.sources[1][1:4, ::2]
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("lasting", [False, True])
 @pytest.mark.parametrize(("make", "settings"), RUNTIMES)
 def test_an_assignment_that_did_not_begin_leaves_the_array_as_it_was(

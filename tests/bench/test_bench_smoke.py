@@ -27,6 +27,7 @@ def quick(name: str) -> tuple[dict[str, Any], str]:
     return json.loads(json.dumps(report)), printed.getvalue()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", [name for name in groups.find() if not name.startswith("gpu")])
 def test_group_runs(name: str) -> None:
     report, printed = quick(name)

@@ -190,6 +190,7 @@ def test_reduce_that_does_not_fit() -> None:
         check(Call("reduce", x, 0, first, dims))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", RUNNING)
 @pytest.mark.parametrize("reverse", [False, True])
 def test_running(name: str, reverse: bool) -> None:

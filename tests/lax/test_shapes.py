@@ -147,6 +147,7 @@ EVERYWHERE = [
 ]  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("call", EVERYWHERE, ids=repr)
 def test_traced_and_mapped(call: Call) -> None:
     check_everywhere(call)

@@ -250,6 +250,7 @@ def test_matrices(shape: tuple[int, int]) -> None:
     same(gnp.tril(put(cube, "y", "x")), np.tril(cube))
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("shape", [(150, 200), (300, 140), (2, 70, 300), (600, 90), (40, 2300)])
 @pytest.mark.parametrize("dtype", ["b", "f", "D"])
 def test_parts_of_wide_matrices(shape: tuple[int, ...], dtype: str) -> None:

@@ -73,6 +73,7 @@ def test_one_value_and_what_is_no_number() -> None:
     everywhere(lambda ns, x: ns.histogram(x, 4, range=(0, 2)), holes)
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("rule", RULES)
 def test_rules(rule: str) -> None:
     rng = np.random.default_rng(7)

@@ -223,6 +223,7 @@ def is_comparable(name: str) -> bool:
     return module in NAMESPACES and hasattr(NAMESPACES[module], base) and base not in APART
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("argument", [None, *VALUES])
 def test_optional_arguments_are_numpys(argument: str | None) -> None:
     apart, alike = differences(argument, {n: c for n, c in right().items() if is_comparable(n)})

@@ -113,3 +113,14 @@ def test_donated_arrays_and_results_of_runs_are_free_afterwards() -> None:
         np.testing.assert_allclose(np.asarray(products), value @ value.T @ value)
         held = sum(device.memory_stats()["bytes_in_use"] for device in gs.devices())
         assert held == products.nbytes + doubled.nbytes
+
+
+def test_results_of_runs_hold_their_memory() -> None:
+    value = np.arange(24.0).reshape(8, 3)
+    with runtime(host_devices=4):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((4,), "x"), gs.P("x")))
+        function = gs.jit(lambda x: gnp.sort(gnp.cumsum(gnp.sort(x, 1), 1), 1))
+        assert at_once(function, x)
+        result = function(x)
+        held = sum(device.memory_stats()["bytes_in_use"] for device in gs.devices())
+        assert held == x.nbytes + result.nbytes

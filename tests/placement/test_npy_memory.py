@@ -25,6 +25,7 @@ def traced() -> Iterator[None]:
         tracemalloc.stop()
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize(
     ("dtype", "order", "entries"),
     [

@@ -63,7 +63,9 @@ class InOneCall(Preferred):
 
     def _compiled(self, case: Case, call: ShardedCall) -> Program | None:
         first, choice, (aval,) = case.operands[0], call.choice, case.results
-        if choice is None or not may_join(case) or not isinstance(first, Sharded):
+        if choice is None or not isinstance(first, Sharded):
+            return None
+        if not may_join(case) or not case.rule.whole:
             return None
         split = _split_dims(first.tiling)
         domains = set(holdings(call.results[0].tiling.assignment).domain.tolist())

@@ -252,8 +252,8 @@ def _from_blocks(row: Row, of_chunks: Callable[..., LocalArray | None]) -> Row:
     def together(xp: Any, avals: Sequence[Aval], params: Params) -> Kernel:
         (result,) = row.infer(avals, params)
 
-        def compute(together: Together, *arrays: Any) -> LocalArray:
-            blocks, *others = together.by_operand(arrays)
+        def compute(site: Together, *arrays: Any) -> LocalArray:
+            blocks, *others = site.by_operand(arrays)
             chunks, others = [block.ravel() for block in blocks], [other[0] for other in others]
             values = of_chunks(chunks, avals, params, *others)
             if values is not None:

@@ -14,6 +14,7 @@ CHUNKS = 8
 """Tests, which run beside one another."""
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_programs_are_what_numpy_makes_of_them(chunk: int) -> None:
     with testing.runtime(host_devices=4):

@@ -824,6 +824,7 @@ OPERANDS: dict[str, tuple[Callable[..., Any], Sequence[Any], Sequence[P]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("domains", [1, 6])
 @pytest.mark.parametrize("compiler", ["cc", ""])
 @pytest.mark.parametrize("name", OPERANDS)

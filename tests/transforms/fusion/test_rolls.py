@@ -58,6 +58,7 @@ def check(view: str, shape: Any, steps: Any, spec: Any, compiler: str, domains: 
         np.testing.assert_array_equal(np.asarray(found), f(value, np), f"{spec} {steps}")
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("view", VIEWS)
 def test_small_rolls(view: str) -> None:
     """All shifts of a few rows and columns, in every layout, by NumPy's functions."""

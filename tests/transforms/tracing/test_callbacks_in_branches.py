@@ -158,6 +158,7 @@ MAPS: dict[str, Callable[[Any], Any]] = {
 }
 
 
+@pytest.mark.one_of(2)
 @pytest.mark.parametrize("name", MAPS)
 def test_each_element_calls_what_it_gets_to(name: str) -> None:
     for seed in range(some(6, 40)):
