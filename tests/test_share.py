@@ -10,13 +10,13 @@ import pytest
 from tests import share
 
 
-@pytest.mark.parametrize(("everything", "taken"), [(False, [2, 2, 2]), (True, [10, 5, 10])])
+@pytest.mark.parametrize(("everything", "taken"), [(False, [2, 2, 2]), (True, [20, 5, 20])])
 def test_how_much_runs(everything: bool, taken: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(share, "_everything", everything)
     assert [
-        len(share.seeds(10)),
+        len(share.seeds(20)),
         share.some(2, 5),
-        share.examples(10).max_examples,
+        share.examples(20).max_examples,
     ] == taken
 
 
