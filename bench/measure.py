@@ -15,9 +15,9 @@ from bench.case import FLOOR, OURS, Case, Config, Result, Sampler, Side, Timing
 SETTLE = 0.002
 """Seconds between two sides, at least."""
 
-PAUSE = 0.1
-"""Seconds between two sides, at most: pool threads of the one before spin for as long as they have
-no work, those of linear algebra for 30 ms."""
+PAUSE = 1.0
+"""Seconds between two sides, at most: pool threads of the one before spin for a while when they have
+no more work. OpenBLAS counts ticks of the processor, which are 30 to 110 ms."""
 
 PATIENCE = 5.0
 """Seconds for all samples of a side; what has had them takes no further turn."""
