@@ -12,12 +12,13 @@ from typing import Any
 
 from bench.case import FLOOR, OURS, Case, Config, Result, Sampler, Side, Timing
 
-SETTLE = 0.002
-"""Seconds between two sides, at least."""
+SETTLE = 0.01
+"""Seconds between two sides, at least. Linux adds up every 4 ms what other threads took, so a
+shorter look may miss one that spins."""
 
 PAUSE = 1.0
-"""Seconds between two sides, at most: pool threads of the one before spin for a while when they have
-no more work. OpenBLAS counts ticks of the processor, which are 30 to 110 ms."""
+"""Seconds between two sides, at most: pool threads of the one before spin for a while when they
+have no more work. OpenBLAS counts ticks of the processor, which are 30 to 110 ms."""
 
 PATIENCE = 5.0
 """Seconds for all samples of a side; what has had them takes no further turn."""
