@@ -26,10 +26,10 @@ VIEWS: dict[str, Callable[[Any, Any, int, int], Any]] = {
     "roll": lambda x, m, a, b: m.roll(x, (a, b), (0, 1)),
     "roll twice": lambda x, m, a, b: m.roll(m.roll(m.roll(x, a, 0), b, 1), 1, 0),
     "all but the ends of a roll": lambda x, m, a, b: m.pad(
-        m.roll(x, (a, b), (0, 1))[1:-1, 1:], ((1, 1), (1, 0))
+        m.roll(x, (a, b), (0, 1))[1:-1, 1:] + 1, ((1, 1), (1, 0))
     ),
     "roll of a part": lambda x, m, a, b: m.pad(
-        m.roll(x[1:, :-1], (a, b), (0, 1)), ((1, 0), (0, 1))
+        m.roll(x[1:, :-1], (a, b), (0, 1)) + 1, ((1, 0), (0, 1))
     ),
     "roll of a transpose": lambda x, m, a, b: m.roll(x.T, (a, b), (1, 0)).T,
     "a row of a roll": lambda x, m, a, b: m.roll(x, a, 0)[2] + m.roll(x, b, 1),
