@@ -118,7 +118,10 @@ class _ExactScratch:
 
 
 def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
-    """Say what a kernel gives that the definition does not; None if there is nothing."""
+    """Say what a kernel gives that the definition does not; None if there is nothing.
+
+    Kernels of the host also allocate results, which are dense and no memory of operands.
+    """
     for lengths, operands, wanted in _blocks(case):
         blocks = []
         for block in operands:
@@ -134,7 +137,19 @@ def problem(case: Case, nest: Nest, emitter: str, kernel: Any) -> str | None:
             if not np.allclose(got, want, rough, rough, equal_nan=True):
                 pair = f"{got.tolist()} != {want.tolist()}"
                 return f"{emitter}, lengths {lengths}, result {n}: {pair}"
+        if wanted is not None and emitter != "launched":
+            with np.errstate(all="ignore"), small_steps(case, nest):
+                found = kernel(*blocks)
+            for n, given in enumerate(found if isinstance(found, tuple) else (found,)):
+                if _memory(given) != _memory(results[n]) or not given.flags.c_contiguous:
+                    return f"{emitter}, lengths {lengths}, result {n}: another one without `out`"
+                if any(np.shares_memory(given, block) for block in blocks):
+                    return f"{emitter}, lengths {lengths}, result {n}: memory of an operand"
     return None
+
+
+def _memory(x: Any) -> tuple[Any, Any, bytes]:
+    return x.shape, x.dtype, x.tobytes()
 
 
 @functools.lru_cache(maxsize=BATCH)

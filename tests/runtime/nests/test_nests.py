@@ -460,6 +460,14 @@ STRAIGHT: dict[str, tuple[Nest, Sequence[tuple[int, ...]], bool]] = {
              [1, 2]),
         [(9, 7)], True,
     ),
+    "two results in other orders": (
+        dataclasses.replace(
+            nest((9, 7), [(1, 0)], [("negative", (0,), (0, 1), ()), ("square", (1,), (0, 1), ())],
+                 [1, 2]),
+            results=(Result(1, (0, 1)), Result(2, (1, 0))),
+        ),
+        [(7, 9)], True,
+    ),
 }  # fmt: skip
 
 

@@ -162,16 +162,20 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
         f"x{n} = {_seen_from(x, shapes[x.operand], axis, lengths)}"
         for n, x in enumerate(nest.loads)
     ]
-    turned = any(".transpose" in line for line in lines)
+    # An operation returns its result as its operands lie in memory. Results are dense.
+    every_shape = [whole.shape(result, every) for result in whole.results]
+    views = [
+        _view(shape, result.dims, axis, lengths)
+        for shape, result in zip(every_shape, nest.results, strict=True)
+    ]
+    turned = any(".transpose" in text for text in (*lines, *views))
     names: dict[str, Any] = {"empty": np.empty, "concatenate": np.concatenate}
     memory, targets = [], [""] * len(nest.ops)
-    for n, (result, unmerged) in enumerate(zip(nest.results, whole.results, strict=True)):
+    for n, (result, shape, view) in enumerate(zip(nest.results, every_shape, views, strict=True)):
         number = result.place - len(nest.loads)
-        shape = whole.shape(unmerged, every)
-        view = _view(shape, result.dims, axis, lengths)
         targets[number] = f"o{n}"
         if not (view or turned or nest.ops[number].reduced):
-            memory.append("None")  # what the operation returns is dense
+            memory.append("None")
             continue
         memory.append(f"empty({shape}, t{result.place})")
         if view:
