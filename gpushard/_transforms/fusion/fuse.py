@@ -44,12 +44,28 @@ _MOST_TRIED = 32
 
 def fuse_regions(graph: Graph) -> list[Operation]:
     """Return the needed operations of a graph in order, with each region as one operation."""
+    groups, views = _put_into_groups(graph, arrays := set[Var]())
+    while more := _moved_again(groups, views, graph):
+        groups, views = _put_into_groups(graph, arrays := arrays | more)
+    recompute(groups, views, graph)
+    return _sort_steps(_lay_out_groups(groups, views, graph), graph)
+
+
+def _put_into_groups(
+    graph: Graph, arrays: set[Var]
+) -> tuple[list[Region | Operation], dict[Var, RegionView]]:
+    """Put the needed operations of a graph into groups; return these, and the views.
+
+    Args:
+      graph: the graph.
+      arrays: results of operations that are no views.
+    """
     groups: list[Region | Operation] = []
     group_of: dict[Var, int] = {}
     views: dict[Var, RegionView] = {}
     candidates = _Candidates()
     for step in graph.needed():
-        view = view_of(step)
+        view = None if not arrays.isdisjoint(step.results) else view_of(step)
         if view is not None and view.base in views:
             view = views[view.base].then(view)
         if view is not None:
@@ -64,8 +80,37 @@ def fuse_regions(graph: Graph) -> list[Operation]:
             groups.append(region or step)
         for x in step.results:
             group_of[x] = place
-    recompute(groups, views, graph)
-    return _sort_steps(_lay_out_groups(groups, views, graph), graph)
+    return groups, views
+
+
+def _moved_again(
+    groups: Sequence[Region | Operation], views: dict[Var, RegionView], graph: Graph
+) -> set[Var]:
+    """Find views for which bytes move, and would move again: several groups read them.
+
+    They are better arrays, which receive the bytes once.
+    """
+    if not any(view.moved for view in views.values()):
+        return set()
+    # Of each value the regions that read it, and -1 if anything needs it as an array.
+    readers: dict[Var, set[int]] = {x: {-1} for x in graph.results}
+    for number, group in enumerate(groups):
+        if isinstance(group, Region):
+            read = [(x, number) for member in group.members for x in member.step.arrays]
+        else:
+            read = [(x, -1) for x in group.arrays if views.keys().isdisjoint(group.results)]
+        for x, reader in read:
+            readers.setdefault(x, set()).add(reader)
+    found = set()
+    for step in reversed(graph.needed()):
+        for x in [x for x in step.results if x in views]:
+            (base,), of = step.arrays, readers.get(x, set())
+            before = views[base].moved if base in views else 0
+            if len(of) > 1 and views[x].moved > before:
+                found.add(x)
+            else:
+                readers.setdefault(base, set()).update(of)
+    return found
 
 
 class _Candidates:

@@ -125,6 +125,7 @@ def interpreted(program: Any, x: Any, y: Any, m: Any, mesh: Any = None) -> tuple
 )  # fmt: skip
 @example([("rows assigned of two", 0, 0)], P("x"), P(), None, (2, 2))
 @example([("rows assigned of two", 0, 1), ("tanh", 2, 0)], P(), P("x"), None, (2, 2))
+@example([("rolled", 0, 0)], P("x"), P(), None, (2, 2))
 def test_random_programs_move_no_more_and_give_the_same(
     program: Any, first: gs.P, second: gs.P, out: gs.P | None, sizes: tuple[int, int]
 ) -> None:

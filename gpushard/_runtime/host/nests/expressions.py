@@ -160,12 +160,19 @@ PRELUDE = r"""
 #define FMAF(a, b, c) ((a) * (b) + (c))
 #endif
 
+static inline float gs_pickf(int32_t yes, float a, float b) {
+  union { float f; int32_t i; } x = {a}, y = {b};
+  x.i = (yes & x.i) | (~yes & y.i);
+  return x.f;
+}
+
 static inline float gs_expf(float x) {
-  float c = x > 89.0f ? 89.0f : x;
-  c = x < -104.0f ? 0.0f : c;  // products that are too small for the type take long
-  float n = __builtin_rintf(c * 0x1.715476p+0f);
-  float r = FMAF(n, -0.693359375f, c);
-  r = FMAF(n, 2.12194440e-4f, r);
+  float c = gs_pickf(-(x > 89.0f), 89.0f, x);
+  c = gs_pickf(-(x < -104.0f), -104.0f, c);
+  union { float f; uint32_t i; } n = {FMAF(c, 0x1.715476p+0f, 0x1.8p+23f + 126.0f)};
+  float k = n.f - (0x1.8p+23f + 126.0f);
+  float r = FMAF(k, -0.693359375f, c);
+  r = FMAF(k, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
   p = FMAF(p, r, 1.3981999507e-3f);
   p = FMAF(p, r, 8.3334519073e-3f);
@@ -173,9 +180,11 @@ static inline float gs_expf(float x) {
   p = FMAF(p, r, 1.6666665459e-1f);
   p = FMAF(p, r, 5.0000001201e-1f);
   p = FMAF(p, r * r, r) + 1.0f;
-  int k = (int)(n == n ? n : 0.0f), half = k >> 1;
-  union { int32_t i; float f; } a = {(half + 127) << 23}, b = {(k - half + 127) << 23};
-  return p * a.f * (x < -104.0f ? 0.0f : b.f);
+  int32_t small = -(k < -125.0f);  // the result counts units of 2 to the power of -149
+  union { uint32_t i; float f; } scale = {(n.i + (small & 150)) << 23};
+  p = p * scale.f;
+  union { int32_t i; float f; } units = {(int32_t)__builtin_rintf(p)};
+  return gs_pickf(small, units.f, p + p);
 }
 
 static inline double gs_exp(double x) {
@@ -236,10 +245,10 @@ static inline double gs_tanh(double x) {
 }
 
 static inline float gs_logf(float x) {
-  float big = x < 0x1p-126f ? x * 0x1p+23f : x;
-  union { float f; uint32_t i; } m = {big};
+  int32_t small = -(x < 0x1p-126f);
+  union { float f; uint32_t i; } m = {gs_pickf(small, x * 0x1p+23f, x)};
   uint32_t at = m.i - 0x3f3504f3u + 0x3f800000u;
-  float k = (float)((int32_t)(at >> 23) - 127) - (x < 0x1p-126f ? 23.0f : 0.0f);
+  float k = (float)((int32_t)(at >> 23) - 127 - (small & 23));
   m.i = (at & 0x7fffffu) + 0x3f3504f3u;
   float r = m.f - 1.0f, z = r * r;
   float p = 7.0376836292e-2f;
@@ -254,8 +263,9 @@ static inline float gs_logf(float x) {
   p = FMAF(k, -2.12194440e-4f, p * r * z);
   p = FMAF(-0.5f, z, p) + r;
   p = FMAF(k, 0.693359375f, p);
-  p = x > 0 ? p : x == 0 ? -__builtin_inff() : __builtin_nanf("");
-  return x == __builtin_inff() ? x : p;
+  p = gs_pickf(-(x == __builtin_inff()), x, p);
+  p = gs_pickf(-!(x > 0), __builtin_nanf(""), p);
+  return gs_pickf(-(x == 0), -__builtin_inff(), p);
 }
 
 static inline double gs_log(double x) {
@@ -295,11 +305,12 @@ static inline double gs_log1p(double x) {
 }
 
 static inline float gs_expm1f(float x) {
-  float c = x > 89.0f ? 89.0f : x;
-  c = c < -20.0f ? -20.0f : c;
-  float n = __builtin_rintf(c * 0x1.715476p+0f);
-  float r = FMAF(n, -0.693359375f, c);
-  r = FMAF(n, 2.12194440e-4f, r);
+  float c = gs_pickf(-(x > 89.0f), 89.0f, x);
+  c = gs_pickf(-(x < -20.0f), -20.0f, c);
+  union { float f; uint32_t i; } n = {FMAF(c, 0x1.715476p+0f, 0x1.8p+23f + 126.0f)};
+  float k = n.f - (0x1.8p+23f + 126.0f);
+  float r = FMAF(k, -0.693359375f, c);
+  r = FMAF(k, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
   p = FMAF(p, r, 1.3981999507e-3f);
   p = FMAF(p, r, 8.3334519073e-3f);
@@ -307,9 +318,9 @@ static inline float gs_expm1f(float x) {
   p = FMAF(p, r, 1.6666665459e-1f);
   p = FMAF(p, r, 5.0000001201e-1f);
   p = FMAF(p, r * r, r);
-  union { uint32_t i; float f; } half = {(uint32_t)((int)(n == n ? n : 0.0f) + 126) << 23};
+  union { uint32_t i; float f; } half = {n.i << 23};
   p = FMAF(p, half.f, half.f - 0.5f);
-  return x == 0.0f ? x : p + p;
+  return gs_pickf(-(x == 0.0f), x, p + p);
 }
 
 static inline double gs_expm1(double x) {
@@ -338,24 +349,23 @@ static inline double gs_expm1(double x) {
 }
 
 static inline float gs_erff(float x) {
-  float a = __builtin_fabsf(x), z = x * x;
-  float p = 7.889122935011983e-05f;
-  p = FMAF(p, z, -0.0008020842215046287f);
-  p = FMAF(p, z, 0.005189535673707724f);
-  p = FMAF(p, z, -0.026854444295167923f);
-  p = FMAF(p, z, 0.11283600330352783f);
-  p = FMAF(p, z, -0.3761262595653534f);
-  p = FMAF(p, z, 0.12837916612625122f);
-  float c = a > 4.0f ? 4.0f : a;  // from there on it is 1
-  float q = 1.2579051144712139e-05f;
-  q = FMAF(q, c, -0.00033633862040005624f);
-  q = FMAF(q, c, 0.0036976889241486788f);
-  q = FMAF(q, c, -0.02387932874262333f);
-  q = FMAF(q, c, 0.10637359321117401f);
-  q = FMAF(q, c, 0.6350682973861694f);
-  q = FMAF(q, c, 1.128669023513794f);
-  float low = FMAF(x, p, x), high = __builtin_copysignf(1.0f - gs_expf(-c * q), x);
-  return a < 1.0f ? low : high;
+  float a = __builtin_fabsf(x);
+  a = gs_pickf(-(a > 4.0f), 4.0f, a);  // from there on it is 1
+  float z = a * a;
+  float p = 2.4095097614917904e-06f;
+  p = FMAF(p, z, 0.0003385533345863223f);
+  p = FMAF(p, z, 0.004528142977505922f);
+  p = FMAF(p, z, 0.06287821382284164f);
+  p = FMAF(p, z, 0.22777840495109558f);
+  p = FMAF(p, z, 1.3418766260147095f);
+  float q = 4.4992848415859044e-05f;
+  q = FMAF(q, z, 0.0013921259669587016f);
+  q = FMAF(q, z, 0.01790251024067402f);
+  q = FMAF(q, z, 0.13622936606407166f);
+  q = FMAF(q, z, 0.5982649326324463f);
+  q = FMAF(q, z, 1.1892073154449463f);
+  a = a * p / q;
+  return __builtin_copysignf(gs_pickf(-(a > 1.0f), 1.0f, a), x);
 }
 
 static inline double gs_erf(double x) {
