@@ -169,6 +169,9 @@ class _Inbox(deque[Any]):
         self._switch = scheduler.switch
         self.put = self.append
 
+    def empty(self) -> bool:
+        return len(self) == 0
+
     def get(self) -> Any:
         self._switch(lambda: len(self) > 0)
         return self.popleft()

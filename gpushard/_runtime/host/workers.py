@@ -24,6 +24,7 @@ from collections.abc import Callable, Generator, Sequence
 from queue import SimpleQueue
 from typing import TypeAlias
 
+from gpushard._runtime.host.processors import Processors
 from gpushard._runtime.item import Item
 from gpushard._runtime.stream import Stream
 from gpushard._runtime.work_sharing import share_with
@@ -134,6 +135,7 @@ class Workers:
         self._pausing = False  # a fork is near: nothing starts
         self._paused: deque[_Task] = deque()  # what came up meanwhile
         self._idle = closed_latch()  # released when a worker is done, if pausing
+        self._processors = Processors()
 
     def _start_threads(self) -> None:
         serve = functools.partial(self._serve, self._inbox)
@@ -318,8 +320,14 @@ class Workers:
 
     def _serve(self, inbox: SimpleQueue[_Task]) -> None:
         share_with(self.share)
+        processors = self._processors
         while True:
-            task = inbox.get()
+            if inbox.empty():
+                processors.leave()
+                task = inbox.get()
+                processors.enter()
+            else:
+                task = inbox.get()
             if task is None or inbox is not self._inbox:
                 inbox.put(None)  # for the next one
                 return
