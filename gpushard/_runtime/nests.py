@@ -39,6 +39,9 @@ from gpushard._typing import Dtype, Kernel, Shape
 SHORT = 64
 """Loops of up to so many elements may be short."""
 
+MOST_SHORT = 1024
+"""Most combinations of indices of short loops."""
+
 LARGE = 1 << 14
 """A kernel is compiled if the largest value of its nest has at least so many elements. Those of the
 whole array count, so that results do not depend on how it is split."""

@@ -14,14 +14,11 @@ from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.rule import Rule, elementwise, reduction
 from gpushard._runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard._runtime.kernel_tree import Atom
-from gpushard._runtime.nests import REDUCTIONS, SHORT
+from gpushard._runtime.nests import MOST_SHORT, REDUCTIONS, SHORT
 from gpushard._transforms.fusion.layout import Member, op_of
 from gpushard._transforms.fusion.views import RegionView
 from gpushard._transforms.graph.graph import Operation, Var
 from gpushard._transforms.graph.ops import RowOp
-
-MOST_SHORT = 1024
-"""Most combinations of indices of short loops."""
 
 _CALL = 4
 """What an operation that calls a function in C, such as `exp`, counts as. Compilers inline about 20

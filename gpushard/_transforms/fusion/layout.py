@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -35,7 +36,7 @@ from gpushard._ops.row import Row
 from gpushard._ops.rule import elementwise
 from gpushard._ops.scalars import converter
 from gpushard._ops.steps import Draft, Steps
-from gpushard._runtime.nests import LARGE, Load, Nest, Op, Result, short_loops
+from gpushard._runtime.nests import LARGE, MOST_SHORT, Load, Nest, Op, Result, short_loops
 from gpushard._transforms.fusion.halos import halos, in_parts
 from gpushard._transforms.fusion.views import RegionView
 from gpushard._transforms.graph.graph import Operation, Var
@@ -345,7 +346,7 @@ def nest_of(laid: RegionLayout) -> Nest:
         laid.sizes, len(laid.operands), laid.loads, tuple(ops), ends, frozenset(), laid.inner
     )
     short = unrolled(
-        short_loops(laid.sizes, nest.runs()), laid.members, [dims for dims, _ in boxes]
+        short_loops(laid.sizes, nest.runs()), laid.sizes, laid.members, [dims for dims, _ in boxes]
     )
     return dataclasses.replace(
         nest, short=short, inner=laid.inner - short, split=_split(laid, boxes, short)
@@ -353,15 +354,19 @@ def nest_of(laid: RegionLayout) -> Nest:
 
 
 def unrolled(
-    short: Iterable[int], members: Sequence[Member], arrays: Sequence[Sequence[int | None]]
+    short: Iterable[int],
+    sizes: Sequence[int],
+    members: Sequence[Member],
+    arrays: Sequence[Sequence[int | None]],
 ) -> frozenset[int]:
     """Choose the short loops that kernels may unroll.
 
     A loop is unrolled if an operation of the region reduces it and another needs the result. It is
-    also unrolled if no array has a long loop after it.
+    also unrolled if no array has a long loop after it, unless that is too much to unroll.
 
     Args:
       short: the short loops.
+      sizes: the lengths of all loops.
       members: the operations.
       arrays: for each array the loops of its dims.
     """
@@ -371,7 +376,8 @@ def unrolled(
         loop for dims in arrays for at, loop in enumerate(dims)
         if any(x not in few for x in dims[at:])
     }  # fmt: skip
-    return frozenset([loop for loop in short if loop in reduced or loop not in outer])
+    found = frozenset([loop for loop in short if loop in reduced or loop not in outer])
+    return found if math.prod([sizes[loop] for loop in found]) <= MOST_SHORT else found & reduced
 
 
 def _split(

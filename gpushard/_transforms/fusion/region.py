@@ -7,8 +7,8 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from gpushard._runtime.nests import REDUCTIONS, runs_of, short_loops
-from gpushard._transforms.fusion.forms import MOST_SHORT, Form
+from gpushard._runtime.nests import MOST_SHORT, REDUCTIONS, runs_of, short_loops
+from gpushard._transforms.fusion.forms import Form
 from gpushard._transforms.fusion.layout import Member, unrolled
 from gpushard._transforms.graph.graph import Operation, Var
 
@@ -194,7 +194,7 @@ class Region:
         member = dataclasses.replace(member, ends=ends)
         members = [*self.members, member]
         if form.serves is None:
-            within = every & unrolled(short, members, [*read, *[m.dims for m in members]])
+            within = every & unrolled(short, sizes, members, [*read, *[m.dims for m in members]])
         else:
             within = {loop for m in members for loop in m.reduced if loop in short}
         if math.prod([sizes[loop] for loop in within]) > MOST_SHORT:
