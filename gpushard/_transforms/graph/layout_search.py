@@ -537,8 +537,8 @@ class _Build:
         new = bound(step, operands, aim.result, laid.own)
         if [x.tiling for x in new.results] != ends:
             new = bound(step, operands, laid.results[0][0], laid.own)
-        self._steps.append(new)
-        self._now.update(zip(step.results, new.results, strict=True))
+        self._steps += _with_move_apart(new)
+        self._now.update(zip(step.results, self._steps[-1].results, strict=True))
 
     def _brought(self, x: Var, want: Place | None, name: str, total: int) -> Var:
         """Return a value in the layout in which an operation takes it."""
@@ -566,6 +566,21 @@ class _Build:
         step.results[0].committed = x.committed
         self._steps.append(step)
         return step.results[0]
+
+
+def _with_move_apart(step: Operation) -> list[Operation]:
+    """Let an operation that moves its result leave it where it is computed, and move it after that.
+
+    So it may be in a kernel with the operations before it. Nothing changes if more bytes would
+    move, or if the operation does not compute element by element.
+    """
+    op = step.op
+    assert isinstance(op, RowOp)
+    if not step.moved or op.row.loop is None or len(step.results) > 1:
+        return [step]
+    stays = bound(step, step.operands, None)
+    move = resharded(stays.results[0], step.results[0].sharding)
+    return [stays, move] if stays.moved + move.moved <= step.moved else [step]
 
 
 def _alike(operands: Sequence[Any], others: Sequence[Any]) -> bool:

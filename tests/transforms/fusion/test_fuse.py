@@ -298,6 +298,22 @@ def test_programs_are_few_kernels(compiler: str) -> None:
                 )
 
 
+def test_what_is_moved_after_a_kernel_stays_in_it() -> None:
+    """Rows of length 1, and their products: each device takes columns of all rows for these."""
+    value = np.random.default_rng(0).random((32, 64))
+    with testing.runtime(host_devices=4):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((4,), ("x",)), P("x")))
+
+        def products(x: Any) -> Any:
+            unit = x / gnp.sqrt((x * x).sum(axis=1, keepdims=True))
+            return unit @ unit.T
+
+        compiled = gs.jit(products).lower(x).compile()
+        names = [step.name for step in compiled._executable.steps]
+        assert names == ["fused multiply sum sqrt divide", "reshard", "matmul"]
+        np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(products(x)))
+
+
 @given(
     shape=st.tuples(st.integers(260, 300), st.integers(150, 160)),
     starts=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 3)), min_size=1, max_size=4),
