@@ -14,7 +14,7 @@ from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.rule import Rule, elementwise, reduction
 from gpushard._runtime.host.nests.expressions import TYPES, expression, is_reduction
 from gpushard._runtime.kernel_tree import Atom
-from gpushard._runtime.nests import MOST_SHORT, REDUCTIONS, SHORT
+from gpushard._runtime.nests import LARGE, MOST_SHORT, REDUCTIONS, SHORT
 from gpushard._transforms.fusion.layout import Member, op_of
 from gpushard._transforms.fusion.views import RegionView
 from gpushard._transforms.graph.graph import Operation, Var
@@ -41,6 +41,17 @@ class Form:
     # On GPUs: whether a kernel can reduce so many elements and then use the result.
     serves: Callable[[int], bool] | None = None
     weight: int = 1  # operations that it counts as
+
+    @property
+    def pays_alone(self) -> bool:
+        """Whether a kernel of this operation alone is faster than NumPy's function.
+
+        That is so for functions such as `exp`. It is so for reductions of arrays with short rows,
+        too: NumPy takes longer to begin a row than to reduce it.
+        """
+        short_rows = self.name in REDUCTIONS and self.step.arrays[0].shape[-1] <= SHORT
+        large = math.prod(self.rule.sizes) >= LARGE and self.expressible
+        return large and (short_rows or self.weight > 1) and _has_compiler(self.step)
 
     @property
     def factors(self) -> list[tuple[int | None, ...]]:
@@ -96,6 +107,12 @@ def _is_on_host(step: Operation) -> bool:
     return devices_of(step.results[0].tiling)[0].runtime.backend.host_readable
 
 
+def _has_compiler(step: Operation) -> bool:
+    """Whether kernels of an operation on the host are compiled if they are large."""
+    settings = devices_of(step.results[0].tiling)[0].runtime.settings
+    return _is_on_host(step) and shutil.which(settings.compiler) is not None
+
+
 def _gpu_form(form: Form) -> Form | None:
     """Complete a candidate for kernels of a GPU; None if it cannot be in one."""
     step = form.step
@@ -124,8 +141,7 @@ def _reduction_form(step: Operation, op: RowOp, rule: Rule, seen: list[RegionVie
     if not rule.reduced:
         return None
     if row.name in _PRODUCTS:
-        settings = devices_of(result.tiling)[0].runtime.settings
-        if _is_on_host(step) and not (settings.compiler and shutil.which(settings.compiler)):
+        if _is_on_host(step) and not _has_compiler(step):
             return None  # without a compiler, a library is faster
         (a, b) = rule.operands if len(rule.operands) == 2 else ((), ())
         factors = set(rule.reduced)
