@@ -243,6 +243,9 @@ class Row:
     each: str = ""  # why it is called for each element, in a line
     # Whether nothing moves until the result is needed in order; see `turned`.
     later: bool = False
+    # The same by operations that kernels of `jit` fuse: takes what binds a row, the operand and the
+    # parameters. None if there are none.
+    in_parts: Callable[[Callable[..., Any], Any, Params], Any] | None = None
     # Whether parameters have numbers of the user, which need `exact_key`.
     exact: bool = False
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,8 +13,8 @@ from gpushard._ops.aval import Aval, Dtype
 from gpushard._ops.narrow_floats import in_single
 from gpushard._ops.programs.reduce import Reduce
 from gpushard._ops.row import Kernel, Params, Row, State
-from gpushard._ops.table.elementwise import writing
-from gpushard._ops.table.reductions import add_states, reduction_row, total_of
+from gpushard._ops.table.elementwise import ufunc_row, writing
+from gpushard._ops.table.reductions import SUM, add_states, reduction_row, total_of
 from gpushard._runtime.backend import Reducing
 from gpushard._runtime.namespace import own_kernels
 from gpushard._typing import LocalArray
@@ -21,6 +22,8 @@ from gpushard.dtypes import kind_of, real_of
 
 _DOUBLE = np.dtype(np.float64)
 _INDEX = np.dtype(np.int64)
+_SUBTRACT, _MULTIPLY = ufunc_row(np.subtract), ufunc_row(np.multiply)
+_DIVIDE, _SQRT = ufunc_row(np.divide), ufunc_row(np.sqrt)
 
 
 def _mean_dtype(operand_dtype: Dtype, dtype: Dtype | None) -> Dtype:
@@ -177,7 +180,16 @@ def _spread_row(name: str, *, root: bool) -> Row:
         wide = _mean_dtype(avals[0].dtype, None)
         return wide, real_of(wide)
 
-    return in_single(reduction_row(name, _var_dtype, kernel, Reduce(states, _moments, _chan, make)))
+    def in_parts(bind: Callable[..., Any], x: Any, params: Params) -> Any:
+        axes, keepdims, correction = params
+        count = math.prod(x.shape[axis] for axis in axes)
+        apart = bind(_SUBTRACT, (x, bind(MEAN, (x,), (axes, True, None))))
+        total = bind(SUM, (bind(_MULTIPLY, (apart, apart)),), (axes, keepdims, None))
+        spread = bind(_DIVIDE, (total, float(max(count - correction, 0))))
+        return bind(_SQRT, (spread,)) if root else spread
+
+    row = reduction_row(name, _var_dtype, kernel, Reduce(states, _moments, _chan, make))
+    return dataclasses.replace(in_single(row), in_parts=in_parts)
 
 
 VAR = _spread_row("var", root=False)

@@ -19,13 +19,14 @@ from gpushard._array.shape_dtype import KEY
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
 from gpushard._movement.sharding_devices import place_tiling
-from gpushard._ops.bind import creating
+from gpushard._ops.bind import bind, creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar
 from gpushard._ops.row import Params, Row
 from gpushard._ops.scalars import WEAK_KINDS, is_number
 from gpushard._ops.steps import Runnable
 from gpushard._placement.device_put import implicitly_put
+from gpushard._runtime.nests import LARGE
 from gpushard._transforms.graph.graph import Graph, Op, Operation, Var
 from gpushard._transforms.graph.layouts import closed, operand_of, resharded
 from gpushard._transforms.graph.ops import Relabel, RowOp
@@ -237,6 +238,8 @@ class Trace:
             check_out(row, out_sharding)
         if row.creates and out_sharding is not None:
             return self._create(row, args, params, out_sharding)
+        if row.in_parts is not None and out_sharding is None and self._has_kernels(args[0], params):
+            return row.in_parts(bind, args[0], params)
         first = next((arg for arg in args if isinstance(arg, Tracer)), None)
         args = as_written = [self._operand(row, arg) for arg in args]
         written_params = params
@@ -266,6 +269,20 @@ class Trace:
         op = RowOp(row, params, numbers, scalars, out_sharding)
         operands = [x for at, x in enumerate(args) if at not in scalars]
         return self.record(first, op, operands, results, program.bytes_received)
+
+    def _has_kernels(self, x: Any, params: Params) -> bool:
+        """Whether kernels are faster for a reduction than the operation that it is in the table.
+
+        They are for large arrays of floats, if every device has the whole of the axes. Otherwise
+        the operation exchanges all its parts at once.
+        """
+        if not isinstance(x, Array) or x.size < LARGE or x.weak_type or x.dtype.char not in "fd":
+            return False
+        tiling = self.lift(x).tiling
+        return all(
+            (tiling.stops[axis] - tiling.starts[axis] == tiling.shape[axis]).all()
+            for axis in params[0]
+        )
 
     def _operand(self, row: Row, arg: Any) -> Any:
         """Convert an operand for the graph: to a value, a number, or data on the host."""

@@ -298,6 +298,33 @@ def test_programs_are_few_kernels(compiler: str) -> None:
                 )
 
 
+@pytest.mark.parametrize("compiler", ["cc", ""])
+@pytest.mark.parametrize("spec", [P(), P("x"), P(None, "x")])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_variances_are_parts_of_kernels(dtype: str, spec: P, compiler: str) -> None:
+    value = np.random.default_rng(0).random((138, 6, 25)).astype(dtype) + 3
+
+    def normal(x: Any, m: Any) -> Any:
+        spread = m.var(x, axis=-1, keepdims=True)
+        least, none = m.std(x, axis=(1, 2), ddof=149), m.var(x, axis=(1, 2), ddof=150)
+        return (x - m.mean(x, axis=-1, keepdims=True)) / m.sqrt(spread + 1e-5), least, none
+
+    with testing.runtime(**HOST, compiler=compiler), np.errstate(divide="ignore"):
+        x = gs.device_put(value, gs.NamedSharding(gs.make_mesh((6,), ("x",)), spec))
+        jitted = gs.jit(lambda x: normal(x, gnp))
+        names = [step.name for step in jitted.lower(x).compile()._executable.steps]
+        # Over axes that are split, a variance is an operation that exchanges all parts at once.
+        whole = spec != P(None, "x")
+        assert sum(name in ("var", "std") for name in names) == (0 if whole else 2), names
+        assert sum(name.startswith("fused") for name in names) == (len(names) if whole else 1)
+        with pytest.warns(RuntimeWarning, match="Degrees of freedom"):
+            wanted = normal(value, np)
+        for got, eager, want in zip(jitted(x), normal(x, gnp), wanted, strict=True):
+            assert got.dtype == eager.dtype == want.dtype
+            close = 1e-4 if dtype == "float32" else 1e-10
+            np.testing.assert_allclose(np.asarray(got), want, close, close)
+
+
 def test_what_is_moved_after_a_kernel_stays_in_it() -> None:
     """Rows of length 1, and their products: each device takes columns of all rows for these."""
     value = np.random.default_rng(0).random((32, 64))
