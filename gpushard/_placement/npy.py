@@ -134,7 +134,7 @@ def save(file: PathLike, arr: Any, allow_pickle: bool = True) -> None:
     Args:
       file: its path.
       arr: the array, on devices or on the host.
-      allow_pickle: ignored: numbers need no pickle.
+      allow_pickle: has no effect, since arrays of numbers need no pickle.
 
     Raises:
       ArgumentTypeError: `arr` is not an array of numbers.

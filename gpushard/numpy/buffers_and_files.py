@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -134,16 +134,30 @@ def _watched(
 def savez(file: PathLike, *args: Any, allow_pickle: bool = True, **kwds: Any) -> None:
     """Write several arrays to a `.npz` file, which `numpy.load` reads.
 
+    Before it writes the file, `savez` copies all arrays to host memory.
+
     Args:
       file: the path of the file.
-      *args: arrays, which get the names `arr_0`, `arr_1` and so on. The host copies all arrays to
-        its memory.
-      allow_pickle: ignored: numbers need no pickle.
-      **kwds: arrays with the names that they get in the file.
+      *args: arrays; their names in the file are `arr_0`, `arr_1` and so on.
+      allow_pickle: whether to pickle NumPy arrays of Python objects. Arrays of numbers need no
+        pickle.
+      **kwds: more arrays; the keyword of each is its name in the file.
 
     Raises:
+      ArgumentError: `allow_pickle` is False, and an array holds Python objects.
       ExecutionError: the computation of an array failed.
     """
     if not hasattr(file, "write"):
         checked_path(file)
-    np.savez(file, *device_get(list(args)), **device_get(kwds))
+    arrays, named_arrays = device_get(list(args)), device_get(kwds)
+    if not allow_pickle:
+        _refuse_objects({f"arr_{n}": x for n, x in enumerate(arrays)} | named_arrays)
+    np.savez(file, *arrays, **named_arrays)
+
+
+def _refuse_objects(arrays: Mapping[str, Any]) -> None:
+    """Check that no array needs a pickle: NumPy before 2.1 cannot forbid it."""
+    for name, x in arrays.items():
+        if np.asanyarray(x).dtype.hasobject:
+            why = f"forbids {name}, which holds Python objects. Try: allow_pickle=True"
+            raise ArgumentError.refusing("allow_pickle", False, why, "savez")

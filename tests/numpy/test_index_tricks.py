@@ -184,6 +184,41 @@ def test_files_and_texts(tmp_path: Path) -> None:
     same(gnp.ascontiguousarray(x), np.arange(8.0))
 
 
+OBJECTS: Any = np.array([{"a": 1}, None], object)
+RECORDS = np.zeros(2, [("n", "i4"), ("o", object)])
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "kwds"),
+    [("arr_1", (LINE, OBJECTS), {}), ("arr_0", (RECORDS,), {}), ("y", (), {"y": OBJECTS})],
+)
+def test_savez_pickles_objects_only_if_allowed(
+    name: str, args: tuple[Any, ...], kwds: dict[str, Any], tmp_path: Path
+) -> None:
+    """As NumPy does, but gpushard refuses before it writes a file."""
+    path, numpys = tmp_path / "x.npz", tmp_path / "numpy.npz"
+    if np.lib.NumpyVersion(np.__version__) >= "2.1.0":
+        with pytest.raises(ValueError, match="allow_pickle=False"):
+            np.savez(numpys, *args, allow_pickle=False, **kwds)
+    with pytest.raises(ArgumentError, match=f"allow_pickle=False forbids {name},") as raised:
+        gnp.savez(path, *args, allow_pickle=False, **kwds)
+    assert raised.value.argument == "allow_pickle"
+    assert not path.exists()
+    gnp.savez(path, *args, **kwds)
+    with np.load(path, allow_pickle=True) as archive:
+        assert archive[name].dtype.hasobject
+
+
+def test_savez_needs_no_pickle_for_numbers(tmp_path: Path) -> None:
+    x = put(LINE, "x")
+    gnp.savez(tmp_path / "x.npz", x, allow_pickle=False, y=x)
+    with np.load(tmp_path / "x.npz") as archive:
+        assert {name: archive[name].tolist() for name in archive} == {
+            "arr_0": LINE.tolist(),
+            "y": LINE.tolist(),
+        }
+
+
 def test_makers_of_indices_show_their_names() -> None:
     for name in ("ogrid", "mgrid", "r_", "c_"):
         assert repr(getattr(gs.numpy, name)) == name
