@@ -111,13 +111,20 @@ def _bound(x: Any, dtype: np.dtype[Any], argument: str, more: int) -> Any:
 
 @documented(
     table.BERNOULLI,
-    p="the probability, a number or an array; for float32, 32 bits are drawn for each element",
-    mode='"low", or "high" to draw twice as many bits, for probabilities near 0',
+    p="the probability, a number or an array. gpushard draws 32 random bits for each element if\n"
+    "    `p` has dtype float32, and 64 otherwise",
+    mode='"low" (or None) or "high". "high" draws twice as many bits for each element, so that\n'
+    "    very small probabilities are more accurate",
 )
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Array:
-    """Draw booleans that are True with probability `p`."""
+    """Draw booleans that are True with probability `p`.
+
+    Raises:
+      ArgumentError: `p` is not between 0 and 1 or does not broadcast to `shape`, or `mode` is
+        unknown. gpushard checks ranges only for numbers on the host.
+    """
     high, single = is_high(mode, "bernoulli"), getattr(p, "dtype", None) == np.float32
     if high:
         row = table.BERNOULLI_HIGH_SINGLE if single else table.BERNOULLI_HIGH
@@ -215,7 +222,11 @@ def gumbel(
     *,
     out_sharding: Any = None,
 ) -> Array:
-    """Draw numbers from the Gumbel distribution with scale 1."""
+    """Draw numbers from the Gumbel distribution with scale 1.
+
+    Raises:
+      ArgumentError: `mode` is unknown.
+    """
     row = table.GUMBEL_HIGH if is_high(mode, "gumbel") else table.GUMBEL
     return sample(row, key, (np.float64(0),), shape, dtype, out_sharding)
 
@@ -280,7 +291,11 @@ def f(
     return sample(table.F, key, (dfnum, dfden), shape, dtype, out_sharding)
 
 
-@documented(table.PARETO, b="the exponent, a number or an array")
+@documented(
+    table.PARETO,
+    b="the exponent of the tail, a number or an array. For x >= 1, a drawn number exceeds x with\n"
+    "    probability x**-b",
+)
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Array:
@@ -297,7 +312,10 @@ def rayleigh(
 
 
 @documented(
-    table.WEIBULL_MIN, scale="the scale, a number or an array", concentration="the shape parameter"
+    table.WEIBULL_MIN,
+    scale="the scale, a number or an array",
+    concentration="the exponent k, a number or an array. For x >= 0, a drawn number exceeds x\n"
+    "    with probability exp(-((x / scale) ** k))",
 )
 def weibull_min(
     key: Any,

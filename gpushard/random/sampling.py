@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+import textwrap
+from collections.abc import Callable, Sequence
 from types import FunctionType
 from typing import Any, TypeVar, cast
 
@@ -46,17 +47,48 @@ def documented(row: Distribution, **texts: str) -> Callable[[_F], _F]:
     def write(function: _F) -> _F:
         if inspect.signature(function).parameters["shape"].default is None:
             names = [name for name, _ in row.parameters]
-            origin = f"`{names[0]}`" if len(names) == 1 else "the broadcast parameters"
-            common["shape"] = f"the shape of the result; by default that of {origin}."
+            common["shape"] = f"the shape of the result; by default {_default_shape(names)}."
         described = common | {name: f"{text}." for name, text in texts.items()}
         text = complete(cast("FunctionType", function), described)
         if "\n\nRaises:\n" not in text and any(domain.contains for _, domain in row.parameters):
             head, example, rest = text.partition("\n\n>>> ")
-            text = f"{head}\n\nRaises:\n  ArgumentError: a parameter is invalid.{example}{rest}"
+            text = f"{head}\n\nRaises:\n{_refusals(row)}{example}{rest}"
         function.__doc__ = text
         return function
 
     return write
+
+
+def _default_shape(names: Sequence[str]) -> str:
+    """Describe the shape that parameters have together."""
+    if len(names) == 1:
+        return f"the shape of `{names[0]}`"
+    return f"the broadcast shape of {_joined(names, 'and')}"
+
+
+def _refusals(row: Distribution) -> str:
+    """Describe which parameters raise an `ArgumentError`."""
+    names_of: dict[str, list[str]] = {}  # by the text of their domain
+    for name, domain in row.parameters:
+        if domain.contains is not None:
+            names_of.setdefault(domain.text, []).append(name)
+    refused = _joined([name for name, _ in row.parameters], "or")
+    rules = [f"{_joined(names, 'and')} must be {text}." for text, names in names_of.items()]
+    text = (
+        f"ArgumentError: {refused} does not broadcast to `shape`, or is out of range. "
+        f"{' '.join(rules)} gpushard checks ranges only for numbers on the host."
+    )
+    return textwrap.fill(text, 96, initial_indent="  ", subsequent_indent="    ")
+
+
+def _joined(names: Sequence[str], word: str) -> str:
+    """Join names by commas and a word.
+
+    >>> _joined(["a", "b", "c"], "and")
+    '`a`, `b` and `c`'
+    """
+    *first, last = [f"`{name}`" for name in names]
+    return f"{', '.join(first)} {word} {last}" if first else last
 
 
 def sample(

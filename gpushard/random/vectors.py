@@ -155,7 +155,7 @@ def ball(
     table.BINOMIAL,
     n="the number of trials; it broadcasts to the shape of the result without the last axis",
     p="the probabilities of the outcomes, along the last axis",
-    shape="the shape of the result; by default that of `p`",
+    shape="the shape of the result; by default the shape of `p`",
     dtype="a floating-point dtype, as in JAX, or an integer dtype; float64 by default",
     unroll="ignored",
 )
@@ -170,6 +170,10 @@ def multinomial(
     out_sharding: Any = None,
 ) -> Array:
     """Draw how many of `n` trials have each outcome.
+
+    Raises:
+      ArgumentError: `n` or `p` is negative, or does not broadcast to `shape`. gpushard checks
+        ranges only for numbers on the host.
 
     >>> from gpushard import random
     >>> counts = multinomial(random.key(0), 10, [0.2, 0.3, 0.5])

@@ -461,19 +461,25 @@ def test_a_new_distribution_has_a_text_for_every_argument() -> None:
         parts = (documented(row, a="the first")(draw).__doc__ or "").split("\n\n")
         return parts[1].splitlines(), "|".join([parts[0], *parts[2:]])
 
-    example, raises = "\n\n>>> 1 + 1\n2", "\n\nRaises:\n  ArgumentError: a parameter is invalid."
+    example = "\n\n>>> 1 + 1\n2"
+    raises = (
+        "\n\nRaises:\n"
+        "  ArgumentError: `a` does not broadcast to `shape`, or is out of range. "
+        "`a` must be positive.\n"
+        "    gpushard checks ranges only for numbers on the host."
+    )
     arguments, rest = sections(rows.GAMMA, f"Draw it.{example}")
     assert arguments == [
         "Args:", "  key: a random key; do not use it again.", "  a: the first.",
-        "  shape: the shape of the result; by default that of `a`.",
+        "  shape: the shape of the result; by default the shape of `a`.",
         "  dtype: a floating-point dtype; float64 by default.",
     ]  # fmt: skip
     assert rest == "|".join(f"Draw it.{raises}{example}".split("\n\n"))
     own = f"Draw it.\n\nRaises:\n  ArgumentError: it is not so.{example}"
     assert sections(rows.GAMMA, own)[1] == "|".join(own.split("\n\n"))
-    assert sections(rows.NORMAL, f"Draw it.{example}")[1] == "Draw it.|>>> 1 + 1\n2"
+    assert sections(rows.TRUNCATED_NORMAL, f"Draw it.{example}")[1] == "Draw it.|>>> 1 + 1\n2"
     beta, _ = sections(rows.BETA, "Draw it.")
-    broadcast = "  shape: the shape of the result; by default that of the broadcast parameters."
+    broadcast = "  shape: the shape of the result; by default the broadcast shape of `a` and `b`."
     assert beta[3] == broadcast
 
     def as_it_is(key: Any, shape: Any = (), dtype: Any = None) -> Any:
