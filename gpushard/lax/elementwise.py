@@ -56,20 +56,23 @@ __all__ = [
 _OF_ONE = """
 
 Args:
-  x: an array of {elements}, or a scalar.
+  x: an array of {elements}, or a scalar of the same kind.
 
 Raises:
-  ArgumentTypeError: the array has elements of another kind.
+  ArgumentTypeError: `x` has a dtype that the function does not support.
 """
 
 _OF_SEVERAL = """
 
 Args:
-  {operands}: arrays of {elements}, with equal dtypes and equal numbers of axes; or scalars.
+  {operands}: arrays of {elements} with equal dtypes and equal numbers of axes.
+    Each may also be a 0-d array of this dtype, or a Python scalar of the same kind (bool, int,
+    float or complex).
 
 Raises:
   ArgumentError: the arrays have different numbers of axes, or do not broadcast.
-  ArgumentTypeError: the arrays have different dtypes, or elements of another kind.
+  ArgumentTypeError: the operands have different dtypes, or a dtype that the function does not
+    support.
 """
 
 _BY_SCIPY = frozenset([
@@ -300,7 +303,9 @@ bitwise_xor = _binary("bitwise_xor", "biu", ew.bitwise_xor)
 complex = _binary("complex", "f", _complex, "Join real and imaginary parts, x + 1j * y.")
 div = _binary(
     "div", "iufc", _div,
-    "Divide x by y; integers are rounded towards 0, and an integer divided by 0 has all bits set.",
+    "Divide x by y.\n\n"
+    "Quotients of integers round towards 0. Division of an integer by 0 gives -1, or the maximum\n"
+    "if the dtype is unsigned.",
 )
 eq = _binary("eq", "biufc", ew.equal)
 ge = _binary("ge", "biuf", ew.greater_equal)

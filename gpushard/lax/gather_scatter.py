@@ -212,18 +212,22 @@ def gather(
       operand: an array.
       start_indices: the start positions of the windows, integers. Each vector along the last axis
         is the start of one window.
-      dimension_numbers: the roles of the dimensions of all arrays.
-      slice_sizes: the shape of a window; it has as many dimensions as the operand.
+      dimension_numbers: says which axes of `operand`, `start_indices` and the result belong
+        together; see `GatherDimensionNumbers`.
+      slice_sizes: the shape of a window, with one length for each axis of `operand`.
       unique_indices: ignored.
       indices_are_sorted: ignored.
-      mode: what to do with windows that reach beyond the array. "clip", the default, moves them
-        into the array; "fill" uses `fill_value`. Or a `GatherScatterMode`.
-      fill_value: all elements of such windows with "fill". By default NaN, the least signed
-        integer, or the greatest unsigned one.
+      mode: what to do with windows that reach beyond the array. "clip" (the default) moves
+        such windows into the array. "fill" replaces all their elements by `fill_value`. You can
+        also pass a `GatherScatterMode`.
+      fill_value: with mode "fill", the value of all elements of a window that reaches beyond the
+        array. The default depends on the dtype: NaN for floats and complex numbers, the minimum
+        for signed integers, the maximum for unsigned integers, True for booleans.
 
     Raises:
       ArgumentError: `dimension_numbers` or `slice_sizes` does not match the arrays.
-      ArgumentTypeError: indices are not integers, or `dimension_numbers` has another type.
+      ArgumentTypeError: `start_indices` has no axis or no integer dtype, or `dimension_numbers`
+        cannot be read as `GatherDimensionNumbers`.
 
     >>> import gpushard as gs
     >>> numbers = GatherDimensionNumbers((), (0,), (0,))
@@ -250,11 +254,13 @@ Args:
   scatter_indices: the start positions of the windows, integers. Each vector along the last axis is
     the start of one window.
   updates: the values for the windows, an array with the dtype of `operand`.
-  dimension_numbers: the roles of the dimensions of all arrays.
+  dimension_numbers: says which axes of `operand`, `scatter_indices` and `updates` belong together;
+    see `ScatterDimensionNumbers`.
   indices_are_sorted: ignored.
   unique_indices: ignored.
-  mode: what to do with windows that reach beyond the array. "drop", the default, leaves them
-    unchanged; "clip" moves them into the array. Or a `GatherScatterMode`.
+  mode: what to do with windows that reach beyond the array. "drop" (the default) leaves the
+    array there unchanged. "clip" moves such windows into the array. You can also pass a
+    `GatherScatterMode`.
 """
 
 
@@ -337,12 +343,14 @@ def scatter_apply(
       scatter_indices: the start positions of the windows, integers. Each vector along the last axis
         is the start of one window.
       func: a function of an array that works element by element.
-      dimension_numbers: the roles of the dimensions of all arrays.
+      dimension_numbers: says which axes of `operand`, `scatter_indices` and the updates belong
+        together; see `ScatterDimensionNumbers`.
       update_shape: the shape that `updates` would have in `scatter`.
       indices_are_sorted: ignored.
       unique_indices: ignored.
-      mode: what to do with windows that reach beyond the array. "drop", the default, leaves them
-        unchanged; "clip" moves them into the array. Or a `GatherScatterMode`.
+      mode: what to do with windows that reach beyond the array. "drop" (the default) leaves
+        the array there unchanged. "clip" moves such windows into the array. You can also pass a
+        `GatherScatterMode`.
 
     >>> import gpushard as gs
     >>> numbers = ScatterDimensionNumbers((), (0,), (0,))

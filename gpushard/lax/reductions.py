@@ -54,7 +54,7 @@ Args:
 
 Raises:
   AxisError: an axis does not exist.
-  ArgumentTypeError: the array has elements of another kind.
+  ArgumentTypeError: `operand` has a dtype that the function does not support.
 """
 
 Reduction = Callable[[Any, Sequence[int]], Array]
