@@ -30,14 +30,15 @@ def transfer_guard(level: str) -> Iterator[None]:
     `numpy.asarray(x)`, `float(x)` and `print(x)`, are implicit.
 
     Args:
-      level: "allow" (the default outside any guard) allows all transfers. "log" and "disallow"
-        apply to implicit transfers, "log_explicit" and "disallow_explicit" to all.
+      level: "allow" (the default outside any guard) allows all transfers. "log" logs implicit
+        transfers, and "disallow" raises `TransferGuardError` for them. "log_explicit" and
+        "disallow_explicit" do the same for all transfers.
 
     Raises:
       ArgumentError: the level is unknown.
 
     >>> import gpushard as gs
-    >>> with transfer_guard("disallow"):
+    >>> with gs.transfer_guard("disallow"):
     ...     float(gs.device_put(1.0))
     Traceback (most recent call last):
     gpushard.errors.TransferGuardError: ...

@@ -182,7 +182,8 @@ def moveaxis(a: Array, source: Any, destination: Any, *, out_sharding: Any = Non
       destination: the position of each of these axes in the result.
 
     Raises:
-      ArgumentError: an axis does not exist, or the numbers of axes differ.
+      ArgumentError: an axis does not exist or is named twice, or `source` and `destination` have
+        different lengths.
     """
     olds = from_end(() if source is None else source, a.ndim, "moveaxis", "source")
     news = from_end(() if destination is None else destination, a.ndim, "moveaxis", "destination")

@@ -161,8 +161,8 @@ def min(
     """Find the minimum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number that is compared as if it were one more element. Needed if there may be no
-        element, and with `where`.
+      initial: a number that is compared as if it were one more element. Pass it if you pass
+        `where`, or if a reduced axis may have length 0.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MIN, np.minimum, a, *how, out_sharding=out_sharding)
@@ -181,8 +181,8 @@ def max(
     """Find the maximum over axes; NaN if any element is NaN.
 
     Args:
-      initial: a number that is compared as if it were one more element. Needed if there may be no
-        element, and with `where`.
+      initial: a number that is compared as if it were one more element. Pass it if you pass
+        `where`, or if a reduced axis may have length 0.
     """
     how = axis, out, keepdims, initial, where
     return extreme(reductions.MAX, np.maximum, a, *how, out_sharding=out_sharding)

@@ -85,7 +85,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
         cases.
 
     Returns:
-      NumPy arrays.
+      A pytree with the structure of `in_tree` and NumPy arrays as leaves.
 
     Raises:
       AddressError: an array has shards that no process of the program can reach.
@@ -97,14 +97,16 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
-    """Send the data of one process to every process.
+    """Send the pytree of one process to every process.
+
+    In this version, a program has only one process, which gets a copy of its data.
 
     Args:
       in_tree: a pytree of data, with equal structure, shapes and dtypes in all processes.
       is_source: whether this process is the source; by default only the first process is.
 
     Returns:
-      NumPy arrays.
+      The pytree of the source process, with NumPy arrays as leaves.
 
     Raises:
       ArgumentError: no process is the source, or several are.

@@ -149,7 +149,8 @@ def gelu(x: Any, approximate: bool = True, *, out_sharding: Any = None) -> Array
     """Compute x times the probability that a standard normal number is below x.
 
     Args:
-      approximate: whether to approximate the probability by tanh of a polynomial, which is faster.
+      approximate: whether to approximate the probability by (1 + tanh(p)) / 2, where p is a
+        polynomial in x. This is faster than the exact probability.
 
     Raises:
       MissingLibraryError: `approximate` is False, and SciPy is not installed.

@@ -250,13 +250,14 @@ def polyfit(
       y: the values at these positions: a vector, or a matrix with a column for each polynomial to
         fit.
       deg: the highest power.
-      rcond: singular values below this number times the greatest one count as 0; by default eps
-        times the number of points.
+      rcond: singular values below this number times the greatest one count as 0. The default
+        is the number of points times `finfo(dtype).eps`, for the floating-point dtype of `x`.
       full: whether to also return the sums of squared residuals, the rank, the singular values and
         `rcond`.
       w: weights of the points, a vector.
-      cov: whether to also return the covariance matrix of the coefficients; "unscaled" if the
-        weights are 1 / standard deviation.
+      cov: whether to also return the covariance matrix of the coefficients, scaled by the variance
+        of the residuals. Pass "unscaled" to omit this scaling, if each weight is 1 / standard
+        deviation of its point.
 
     Raises:
       ArgumentError: the shapes do not match, `deg` is negative, or there are too few points for

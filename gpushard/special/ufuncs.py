@@ -160,7 +160,10 @@ expn = _binary("expn", "Compute the exponential integral of order x1 at x2.")
 exprel = _unary("exprel", "Compute (exp(x) - 1) / x, or 1 if x is 0.")
 zetac = _unary("zetac", "Compute the Riemann zeta function minus 1.")
 spence = _unary("spence", "Compute Spence's function, the dilogarithm of 1 - x.")
-ellipk = _unary("ellipk", "Compute the complete elliptic integral of the first kind.")
+ellipk = _unary(
+    "ellipk",
+    "Compute the complete elliptic integral of the first kind; x is k**2, the squared modulus.",
+)
 ellipkm1 = _unary("ellipkm1", "Compute ellipk(1 - x), precisely also near 0.")
 hyp1f1 = _ternary("hyp1f1", "Compute the confluent hypergeometric function 1F1(x1, x2; x3).")
 lpmv = _ternary("lpmv", "Compute the associated Legendre function of order x1 and degree x2 at x3.")

@@ -112,8 +112,8 @@ def lstsq(a: Any, b: Any, rcond: Any = None, *, out_sharding: Any = None) -> Any
     Args:
       a: a matrix.
       b: the right sides: a vector, or a matrix with one right side in each column.
-      rcond: singular values below this number times the greatest one count as 0; by default eps
-        times the longer side of the matrix.
+      rcond: singular values below this number times the greatest one count as 0. The default
+        is `finfo(dtype).eps` times the longer side of the matrix.
 
     Returns:
       A tuple: the solutions, the sums of squared residuals, the rank, and the singular values.
@@ -168,8 +168,8 @@ def pinv(
       rcond: singular values below this number times the greatest one count as 0. A number, or an
         array with one for each matrix; 1e-15 by default.
       hermitian: whether the matrices are Hermitian.
-      rtol: another name of `rcond`, from the Array API. None means eps times the longer side of a
-        matrix.
+      rtol: another name of `rcond`, from the Array API. None means `finfo(dtype).eps` times the
+        longer side of a matrix.
 
     Raises:
       ArgumentError: `rcond` and `rtol` are both given.
