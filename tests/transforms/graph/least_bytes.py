@@ -136,7 +136,10 @@ CHOSEN: dict[str, Program] = {
     "embedding": (embedding, [((16, 8), P("x")), ((8, 16), P(None, "x"))]),
     "embedding, one training step": (embedding_step, [((16, 8), P("x")), ((32, 8), P("x"))]),
     "`take` along a split axis": (taken, [((16, 16), P(None, "x")), ((16, 16), P("x"))]),
-    "rows and columns replaced": (replaced, [((16, 16), P("x")), ((16, 16), P(None, "x"))]),
+    "assign rows and columns of another array": (
+        replaced,
+        [((16, 16), P("x")), ((16, 16), P(None, "x"))],
+    ),
 }
 """Programs that take elements by their positions, or replace them."""
 
