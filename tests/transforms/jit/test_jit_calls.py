@@ -6,6 +6,7 @@ import copy
 import dataclasses
 import gc
 import logging
+import math
 import pickle
 import weakref
 from collections.abc import Callable
@@ -369,7 +370,7 @@ def test_what_a_traced_function_gives_is_checked(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-@pytest.mark.parametrize("name", ["exp", "tanh"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "expm1", "log", "log1p"])
 def test_polynomials_are_close(name: str, dtype: str) -> None:
     rng = np.random.default_rng(0)
     info = np.finfo(dtype)
@@ -390,6 +391,19 @@ def test_polynomials_are_close(name: str, dtype: str) -> None:
     error = np.abs(found[finite].astype(np.longdouble) - want[finite]) / unit[finite]
     assert error.max() <= 4.5
     np.testing.assert_array_equal(np.signbit(found[finite]), np.signbit(rounded[finite]))
+
+
+@pytest.mark.parametrize(("dtype", "most"), [("float32", 7), ("float64", 4.5)])
+def test_the_error_function_is_close(dtype: str, most: float) -> None:
+    rng = np.random.default_rng(0)
+    sizes = np.concatenate([rng.uniform(0, 7, 60_000), np.exp(rng.uniform(-80, 90, 9_000))])
+    value = np.concatenate([sizes, -sizes, [0.0, -0.0, np.inf, -np.inf, np.nan]]).astype(dtype)
+    found = np.asarray(gs.jit(lambda x: gs.special.erf(x))(value))
+    want = np.array([math.erf(x) for x in value.astype(float)])
+    unit = np.spacing(np.maximum(np.abs(want), np.finfo(dtype).tiny).astype(dtype))
+    error = np.abs(found - want)[:-1] / unit[:-1]
+    assert error.max() <= most and np.isnan(found[-1]) and np.abs(found[:-1]).max() == 1
+    np.testing.assert_array_equal(np.signbit(found[:-1]), np.signbit(value[:-1]))
 
 
 def test_bits_do_not_depend_on_how_arrays_are_split() -> None:

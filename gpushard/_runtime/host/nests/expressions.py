@@ -1,12 +1,17 @@
 """Expressions in C of elementwise operations: what NumPy's function gives for each element.
 
 Results have the bits of NumPy's but for those of `exp`, `expm1`, `log`, `log1p`, `tanh` and `erf`.
-These are polynomials that keep below 4.5 units in the last place, and are NaN, infinite and
-denormal where NumPy's and SciPy's are. `exp` and `expm1` have Taylor's series and the coefficients
-of Moshier's Cephes library (1984 to 2000), which `tanh` and `log` of float have, too. `log` of
-double has those of Sun's fdlibm (1993). `log1p` is `log` with a correction (Kahan). `erf` is `x +
-x p(x * x)` up to 1. Beyond, it is `1 - exp(-x q(x))` for float. For double it is `1 - exp(-x * x)
-q(s)`, with `s` from -1 at 1 to 1 at 6. The coefficients are fits to Chebyshev's points.
+These are polynomials that keep below 4.5 units in the last place, `erf` of float below 7. They are
+NaN, infinite and denormal where NumPy's and SciPy's are. `exp` and `expm1` have Taylor's series and
+the coefficients of Moshier's Cephes library (1984 to 2000), which `tanh` and `log` of float have,
+too. `log` of double has those of Sun's fdlibm (1993). `log1p` is `log` with a correction (Kahan).
+`erf` of float is `x p(x * x) / q(x * x)`. `erf` of double is `x + x p(x * x)` up to 1. Beyond, it
+is `1 - exp(-x * x) q(s)`, with `s` from -1 at 1 to 1 at 6. These coefficients are fits to Chebyshev's
+points.
+
+Functions of float choose between numbers by their bits (`gs_pickf`): where there are branches,
+compilers follow each way for itself. Denormal results of `exp` are counted as integers, since
+processors take long for products that are denormal.
 """
 
 from __future__ import annotations
