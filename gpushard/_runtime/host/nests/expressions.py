@@ -6,7 +6,7 @@ NaN, infinite and denormal where NumPy's and SciPy's are. `exp` and `expm1` have
 the coefficients of Moshier's Cephes library (1984 to 2000), which `tanh` and `log` of float have,
 too. `log` of double has those of Sun's fdlibm (1993). `log1p` is `log` with a correction (Kahan).
 `erf` of float is `x p(x * x) / q(x * x)`. `erf` of double is `x + x p(x * x)` up to 1. Beyond, it
-is `1 - exp(-x * x) q(s)`, with `s` from -1 at 1 to 1 at 6. These coefficients are fits to Chebyshev's
+is `1 - exp(-x * x) q(s)`, with `s` from -1 at 1 to 1 at 6. These are fits to Chebyshev's
 points.
 
 Functions of float choose between numbers by their bits (`gs_pickf`): where there are branches,
