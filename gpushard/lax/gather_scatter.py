@@ -90,10 +90,11 @@ def _numbers(name: str, numbers: Any, kind: Any, operand: Any, indices: Any) -> 
       ArgumentTypeError: they are not dimension numbers, or indices are not integers.
     """
     if kind_of(indices.dtype) not in "iu" or not indices.ndim:
+        argument = "start_indices" if kind is GatherDimensionNumbers else "scatter_indices"
         raise ArgumentTypeError(
-            f"lax.{name}: indices of {indices.dtype} and shape {indices.shape} must be integers, "
-            "with index vectors along the last axis",
-            argument="indices",
+            f"lax.{name}: {argument} of {indices.dtype} and shape {indices.shape} must be "
+            "integers, with index vectors along the last axis",
+            argument=argument,
             dtype=indices.dtype,
         )
     try:

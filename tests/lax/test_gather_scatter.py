@@ -211,3 +211,15 @@ def test_what_does_not_fit() -> None:
     beyond = GatherDimensionNumbers((1,), (0,), (2,))
     with pytest.raises(gs.errors.ArgumentError, match=r"each once$"):  # in any order
         gs.lax.gather(X, AT, beyond, (1, 3))
+
+
+@pytest.mark.parametrize("indices", [np.zeros((2, 1)), np.int32(1)])
+def test_positions_that_are_no_integers_are_named(indices: Any) -> None:
+    x = gs.numpy.arange(6.0)
+    with pytest.raises(gs.errors.ArgumentTypeError, match="start_indices of") as gathered:
+        gs.lax.gather(x, indices, GatherDimensionNumbers((), (0,), (0,)), (1,))
+    assert gathered.value.argument == "start_indices"
+    numbers = ScatterDimensionNumbers((), (0,), (0,))
+    with pytest.raises(gs.errors.ArgumentTypeError, match="scatter_indices of") as scattered:
+        gs.lax.scatter_add(x, indices, np.ones(2), numbers)
+    assert scattered.value.argument == "scatter_indices"

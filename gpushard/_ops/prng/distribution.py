@@ -39,8 +39,8 @@ class Distribution(Row):
     dims of the keys come before the shape. Each key counts its elements separately.
     """
 
-    # Name and domain of each parameter. Numbers on devices are not checked: invalid ones give
-    # NaN, or -1 for integers.
+    # Name and domain of each parameter. Numbers on devices are not checked. Most functions return
+    # NaN for invalid ones, or -1 for integers.
     parameters: tuple[tuple[str, Domain], ...] = ()
     title: str = ""  # the name for users
     kinds: str = "f"  # the kinds of types of the result

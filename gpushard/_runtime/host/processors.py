@@ -44,7 +44,7 @@ class Processors:
         processor = _current()
         if processor < 0:
             return
-        taken = {*self._of.values()}
+        taken = {*self._of.copy().values()}
         if processor in taken:
             allowed = os.sched_getaffinity(0)
             free = allowed - taken

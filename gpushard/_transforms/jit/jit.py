@@ -428,7 +428,8 @@ def jit(
     Args:
       fun: the function; without it, `jit` returns a decorator.
       in_shardings: shardings of the positional arguments, as a pytree that is a prefix of the tuple
-        of these arguments. None leaves an argument where it is.
+        of these arguments. None leaves an `Array` where it is; `jit` replicates other data over the
+        mesh of the arrays.
       out_shardings: shardings of the results, as a pytree that is a prefix of the result. With
         None, `jit` chooses.
       static_argnums: positions of the arguments that the function gets unchanged. Their values must

@@ -18,7 +18,7 @@ from gpushard._array.key_array import OF_KEYS, elements_of, is_keys
 from gpushard._array.shape_dtype import KEY
 from gpushard._geometry.sharding import Sharding
 from gpushard._geometry.tiling import Tiling
-from gpushard._movement.sharding_devices import place_tiling
+from gpushard._movement.sharding_devices import devices_of, place_tiling
 from gpushard._ops.bind import bind, creating
 from gpushard._ops.dispatch import as_they_lie, case_and_key, check_out, make_program
 from gpushard._ops.operand import Literal, Scalar
@@ -273,12 +273,14 @@ class Trace:
     def _has_kernels(self, x: Any, params: Params) -> bool:
         """Whether kernels are faster for a reduction than the operation that it is in the table.
 
-        They are for large arrays of floats, if every device has the whole of the axes. Otherwise
-        the operation exchanges all its parts at once.
+        They are for large arrays of floats, if every device has the whole of the axes, or shares
+        its memory with all others. Otherwise the operation exchanges all its parts at once.
         """
         if not isinstance(x, Array) or x.size < LARGE or x.weak_type or x.dtype.char not in "fd":
             return False
         tiling = self.lift(x).tiling
+        if len({place.memory_domain for place in devices_of(tiling)}) == 1:
+            return True
         return all(
             (tiling.stops[axis] - tiling.starts[axis] == tiling.shape[axis]).all()
             for axis in params[0]

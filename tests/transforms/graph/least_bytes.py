@@ -1,4 +1,4 @@
-"""Bytes that traced programs move, beside the least of all ways to lay out their values.
+"""Bytes that traced programs move, compared with the least of all ways to lay out their values.
 
 `python -m tests.transforms.graph.least_bytes` prints the table of docs/jit.md: what a program moves
 whose operations run one by one, what it moves traced, and the least that is found by trying, for
