@@ -195,7 +195,8 @@ def _region_steps(region: Region, used: Collection[Var]) -> list[Operation]:
     members, sizes, inner = region.without_others(wanted)
     results = [member for member in members if member.step.results[0] in wanted]
     around = any(view.periodic for member in members for view in member.views)
-    if results and (len(members) > 1 or around or region.forms[0].pays_alone):
+    alone = [form for form in region.forms if len(members) == 1 and form.step is members[0].step]
+    if results and (len(members) > 1 or around or alone[0].pays_alone):
         laid = laid_out(members, results, sizes, inner)
         kernel = None if laid is None else one(laid)
         if kernel is not None:
