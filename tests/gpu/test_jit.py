@@ -106,6 +106,10 @@ PROGRAMS: dict[str, Program] = {
     "softmax of rows of 3": (softmax, [floats(72, 3)], [ROWS], 1),
     "softmax of rows of 1": (softmax, [floats(16, 1)], [ROWS], 1),
     "layer norm": (layer_norm, [floats(16, 70), floats(70), floats(70)], [ROWS, P(), P()], 1),
+    "var": (
+        lambda m, a: (a - m.mean(a, axis=1, keepdims=True)) / m.std(a, axis=1, keepdims=True),
+        [floats(64, 257)], [ROWS], 1,
+    ),
     "moments": (moments, [floats(16, 6, 7)], [ROWS], 1),
     "x + y": (lambda m, a, b: a + b, [floats(8, 8), floats(8, 8)], [ROWS, ROWS], 1),
     "nearest": (nearest, [floats(1003, 16), floats(32, 16)], [ROWS, P()], 1),

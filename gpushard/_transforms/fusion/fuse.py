@@ -101,16 +101,16 @@ def _moved_again(
             read = [(x, -1) for x in group.arrays if views.keys().isdisjoint(group.results)]
         for x, reader in read:
             readers.setdefault(x, set()).add(reader)
-    found = set()
+    again = set()
     for step in reversed(graph.needed()):
         for x in [x for x in step.results if x in views]:
             (base,), of = step.arrays, readers.get(x, set())
             before = views[base].moved if base in views else 0
             if len(of) > 1 and views[x].moved > before:
-                found.add(x)
+                again.add(x)
             else:
                 readers.setdefault(base, set()).update(of)
-    return found
+    return again
 
 
 class _Candidates:

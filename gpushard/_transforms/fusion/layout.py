@@ -376,8 +376,8 @@ def unrolled(
         loop for dims in arrays for at, loop in enumerate(dims)
         if any(x not in few for x in dims[at:])
     }  # fmt: skip
-    found = frozenset([loop for loop in short if loop in reduced or loop not in outer])
-    return found if math.prod([sizes[loop] for loop in found]) <= MOST_SHORT else found & reduced
+    chosen = frozenset([loop for loop in short if loop in reduced or loop not in outer])
+    return chosen if math.prod([sizes[loop] for loop in chosen]) <= MOST_SHORT else chosen & reduced
 
 
 def _split(

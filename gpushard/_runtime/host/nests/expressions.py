@@ -171,6 +171,16 @@ static inline float gs_pickf(int32_t yes, float a, float b) {
   return x.f;
 }
 
+static inline float gs_seriesf(float r) {  // exp(r) - 1 from -0.35 to 0.35
+  float p = 1.9875691500e-4f;
+  p = FMAF(p, r, 1.3981999507e-3f);
+  p = FMAF(p, r, 8.3334519073e-3f);
+  p = FMAF(p, r, 4.1665795894e-2f);
+  p = FMAF(p, r, 1.6666665459e-1f);
+  p = FMAF(p, r, 5.0000001201e-1f);
+  return FMAF(p, r * r, r);
+}
+
 static inline float gs_expf(float x) {
   float c = gs_pickf(-(x > 89.0f), 89.0f, x);
   c = gs_pickf(-(x < -104.0f), -104.0f, c);
@@ -178,13 +188,7 @@ static inline float gs_expf(float x) {
   float k = n.f - (0x1.8p+23f + 126.0f);
   float r = FMAF(k, -0.693359375f, c);
   r = FMAF(k, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = FMAF(p, r, 1.3981999507e-3f);
-  p = FMAF(p, r, 8.3334519073e-3f);
-  p = FMAF(p, r, 4.1665795894e-2f);
-  p = FMAF(p, r, 1.6666665459e-1f);
-  p = FMAF(p, r, 5.0000001201e-1f);
-  p = FMAF(p, r * r, r) + 1.0f;
+  float p = gs_seriesf(r) + 1.0f;
   int32_t small = -(k < -125.0f);  // the result counts units of 2 to the power of -149
   union { uint32_t i; float f; } scale = {(n.i + (small & 150)) << 23};
   p = p * scale.f;
@@ -225,13 +229,7 @@ static inline float gs_tanhf(float x) {
   float whole = n.f - 0x1.8p+23f;
   float r = FMAF(whole, -0.693359375f, c + c);
   r = FMAF(whole, 2.12194440e-4f, r);
-  float e = 1.3981999507e-3f;
-  e = FMAF(1.9875691500e-4f, r, e);
-  e = FMAF(e, r, 8.3334519073e-3f);
-  e = FMAF(e, r, 4.1665795894e-2f);
-  e = FMAF(e, r, 1.6666665459e-1f);
-  e = FMAF(e, r, 5.0000001201e-1f);
-  e = FMAF(e, r * r, r);
+  float e = gs_seriesf(r);
   float m = FMAF(e, scale.f, scale.f - 1.0f);  // exp(2a) - 1, with all digits near 0, too
   return __builtin_copysignf(m / (m + 2.0f), x);
 }
@@ -316,13 +314,7 @@ static inline float gs_expm1f(float x) {
   float k = n.f - (0x1.8p+23f + 126.0f);
   float r = FMAF(k, -0.693359375f, c);
   r = FMAF(k, 2.12194440e-4f, r);
-  float p = 1.9875691500e-4f;
-  p = FMAF(p, r, 1.3981999507e-3f);
-  p = FMAF(p, r, 8.3334519073e-3f);
-  p = FMAF(p, r, 4.1665795894e-2f);
-  p = FMAF(p, r, 1.6666665459e-1f);
-  p = FMAF(p, r, 5.0000001201e-1f);
-  p = FMAF(p, r * r, r);
+  float p = gs_seriesf(r);
   union { uint32_t i; float f; } half = {n.i << 23};
   p = FMAF(p, half.f, half.f - 0.5f);
   return gs_pickf(-(x == 0.0f), x, p + p);
