@@ -10,8 +10,8 @@ An example: a softmax over the first axis of `x`, of 4096 x 4096 numbers split b
 Region 2 can compute `e` again from `x` and `m`: it then reads 64 MB of `x`, where it read 64 MB of
 `e`. Region 1 no longer writes `e`. So 64 MB less pass memory, for one `exp` more per element.
 
-A value is computed again only if all its readers can do so, since it is written otherwise. Kernels
-of GPUs compute nothing again: programs of many small kernels would have more launches.
+A value is computed again only if all its readers can do so, since it is written otherwise. That
+may leave more kernels: on GPUs it has to save more bytes than pass memory during a launch.
 """
 
 from __future__ import annotations
@@ -26,6 +26,9 @@ _MOST = 12
 
 To write and read an element of 4 bytes takes about as long as two functions such as `exp`.
 """
+
+_LAUNCH_BYTES = 16 << 20
+"""Bytes that pass the memory of a GPU in the 3 microseconds that it takes to launch a kernel."""
 
 _MOST_READERS = 8
 """Most regions that compute a value again."""
@@ -55,14 +58,15 @@ def recompute(groups: Groups, views: dict[Var, RegionView], graph: Graph) -> Non
             continue
         for form in group.forms:
             x = form.step.results[0]
-            if x in written or form.step in group.again or form.serves is not None:
+            if x in written or form.step in group.again:
                 continue
             if not 1 <= len(readers.get(x, ())) <= _MOST_READERS:
                 continue
             chain, leaves = _chain(x, group)
             regions = {at: region for at in readers[x] if isinstance(region := groups[at], Region)}
             read = sum(_nbytes(y) for of in regions.values() for y in leaves if y not in of.read)
-            if not chain or read >= _nbytes(x) * (1 + len(regions)):
+            least = 0 if form.serves is None else _LAUNCH_BYTES
+            if not chain or _nbytes(x) * (1 + len(regions)) - read <= least:
                 continue
             extended = [(at, region.preceded(chain, order)) for at, region in regions.items()]
             fitting = [(at, region) for at, region in extended if region is not None]

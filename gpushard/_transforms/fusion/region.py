@@ -174,19 +174,24 @@ class Region:
             return False  # loops that earlier reductions go along as one would become several
         arrays = (*member.operand_loops, member.dims, member.reduced)
         every = {loop for dims in arrays for loop in dims if loop is not None}
+        split = _is_split(form)
         long = {loop for loop in member.reduced if loop not in short}
         read = [dims for m in (*self.members, member) for dims in m.base_loops]
         level = max(self.level.get(view.base, 0) for view in form.views)
         far = False
         if form.serves is not None:
-            others = [{loop for loop in m.reduced if loop not in short} for m in self.members]
-            if long and not all(loops in (set(), long) for loops in others):
+            # A kernel has no lengths of split loops, so these are no short ones.
+            along = {*member.reduced} if split else long
+            others = [
+                {loop for loop in m.reduced if m.ends or loop not in short} for m in self.members
+            ]
+            if along and not all(loops in (set(), along) for loops in others):
                 return False  # the threads of a row go along the same loops in all reductions
             far = self.far or (bool(long) and not form.serves(math.prod(sizes[n] for n in long)))
             if far and level and not every.isdisjoint(self.inner | long):
                 return False
             read = []  # GPU kernels take dims in any order
-        ends = _is_split(form)
+        ends = split
         if long and not ends:
             ends = bool(self.inner and long != self.inner) or not _are_last(read, long, short)
         if ends and form.name not in ("sum", "mean", "product", "max", "min"):

@@ -52,6 +52,7 @@ from gpushard._transforms.graph.layouts import bound, case_of, closed, keeps, re
 from gpushard._transforms.graph.ops import Reshard, RowOp
 from gpushard._transforms.graph.priced import Laid, Place, brought, can_price, priced, sources
 from gpushard._transforms.graph.simplify import simplified
+from gpushard._transforms.graph.variances import by_strips
 
 _PRICES = 200
 """Most operations that the search prices, next to those of the graph as recorded."""
@@ -76,7 +77,8 @@ def optimized(graph: Graph, *, results_follow: bool = False) -> Graph:
       graph: the graph.
       results_follow: whether a result may lie as the argument that it continues.
     """
-    return simplified(propagated(simplified(graph), results_follow=results_follow))
+    graph = by_strips(simplified(graph))
+    return simplified(propagated(graph, results_follow=results_follow))
 
 
 def propagated(graph: Graph, *, results_follow: bool = False) -> Graph:
