@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.special
 
 import gpushard as gs
 import gpushard.numpy as gnp
@@ -233,6 +234,22 @@ def test_what_is_large_is_computed_again_rather_than_written(
             peaks.append(compiled.memory_analysis().temp_size_in_bytes)
             close(compiled(*arrays), function(np, *values))
         assert peaks[1] < values[0].nbytes // 100 < values[0].nbytes <= peaks[0], peaks
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_special_functions_are_parts_of_kernels(dtype: str) -> None:
+    """Those that CuPy writes in a few lines; several may be in one kernel."""
+    names = ["erf", "erfc", "erfinv", "gammaln", "digamma", "i0e", "i1e"]
+    value = np.linspace(0.1, 0.9, 60).astype(dtype).reshape(4, 15)
+    with gpu_runtime(split=Split(4, False)):
+        (x,) = placed([value], [ROWS])
+        functions = [getattr(gs.special, name) for name in names]
+        compiled = gs.jit(lambda x: tuple(f(x + 1 - 1) * 2 for f in functions)).lower(x).compile()
+        assert len(compiled._executable.steps) == 1
+        for name, found in zip(names, compiled(x), strict=True):
+            wanted = getattr(scipy.special, name)(value.astype("d")) * 2
+            np.testing.assert_allclose(np.asarray(found), wanted, 1e-4, err_msg=name)
+            assert found.dtype == dtype
 
 
 EIGHT = ["x + y", "chain", "softmax", "layer norm", "stencil", "k-means", "logistic", "N-body"]

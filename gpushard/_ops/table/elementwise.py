@@ -133,9 +133,12 @@ def ufunc_row(ufunc: np.ufunc) -> Row:
             return _giving(_in_types(function, inside), results)
         if _is_narrow(ufunc, promoting(avals)):
             return _giving(_in_types(function, types), results)
-        # The loops of CuPy's special functions differ from SciPy's; our own functions have none.
-        if xp is not np and not (_is_numpys(ufunc) and hasattr(function, "types")):
-            return _in_types(function, types)
+        loops = None if xp is np else getattr(function, "types", ())
+        if loops is not None and not (loops and _is_numpys(ufunc)):
+            # Some loops of CuPy's special functions differ from SciPy's; our own have none.
+            exact = all(a.dtype == t for a, t in zip(avals, types, strict=True))
+            if not exact or _loop_name(types, results) not in loops:
+                return _in_types(function, types)
         if as_bool or any(a.weak and a.dtype != t for a, t in zip(avals, types, strict=True)):
             return _in_types(function, types)
         return function
@@ -180,6 +183,11 @@ def _takes(loop: str, types: Sequence[Dtype]) -> bool:
         t.char == char or (char in np.typecodes["All"] and np.can_cast(t, char))
         for char, t in pairs
     )
+
+
+def _loop_name(types: Sequence[Dtype], results: Sequence[Dtype]) -> str:
+    """Return the name of a loop as ufuncs list it, such as "dd->d"."""
+    return "->".join("".join(t.char for t in side) for side in (types, results))
 
 
 def _is_numpys(ufunc: np.ufunc) -> bool:

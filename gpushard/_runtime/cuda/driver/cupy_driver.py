@@ -407,7 +407,9 @@ class CupyDriver:
     def fuses(self, op: Op, types: Sequence[Dtype]) -> bool:
         """Whether a fused kernel can contain an elementwise operation."""
         statement = _statement(function_of(op), types, (op.dtype,))
-        return statement is not None and can_be(statement, types, (op.dtype,))
+        if statement is None or len(statement.preamble) > _LONG_PREAMBLE:
+            return False
+        return can_be(statement, types, (op.dtype,))
 
     def fused(
         self, gpu: int, dealt: ThreadNest, signature: Signature, way: thread_layout.Threads
@@ -549,6 +551,9 @@ _STATEMENTS = {
     "where": "out0 = in0 != in0_type(0) ? in1 : in2",
 }
 """Statements of functions for which CuPy has none."""
+
+_LONG_PREAMBLE = 700
+"""Characters of a preamble. Longer ones define helpers, whose names other preambles may define."""
 
 _FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
 _BATCHED = {
