@@ -30,6 +30,7 @@ COSTS = {
     "add": (lambda x: x + x, 1, 0),
     "sin": (lambda x: gs.numpy.sin(x), 1, 0),
     "matmul": (lambda x: x @ x, 1, 1),
+    "matmul of rows of matrices": (lambda x: x.reshape(64, 4, 16) @ x[:16, :24], 2, 1),
     "matmul of a result": (lambda x: (x + x) @ x, 2, 1),
     "columns": (lambda x: x[:, 3:20], 1, 0),
     "reshard": (lambda x: gs.reshard(x, x.sharding.with_spec(gs.P(None, "x"))), 1, 0),
@@ -82,6 +83,10 @@ def test_products_of_shards_are_those_of_numpy(partitions: int, dtype: str) -> N
                 close(np.asarray(rows(a, None, None) @ rows(b, None, "x")), a @ b)
                 close(np.asarray(x.T @ rows(a)), a.T @ a)
                 close(np.asarray((x @ y) @ (x @ y).T), (a @ b) @ (a @ b).T)
+                several = np.stack([a, a + 1, a - 1], 1)
+                close(np.asarray(rows(several) @ y), several @ b)
+                turned = rows(several.transpose(0, 2, 1).copy()).transpose(0, 2, 1)
+                close(np.asarray(turned @ y), several @ b)
 
 
 @pytest.mark.parametrize("code", "?bQefdD")

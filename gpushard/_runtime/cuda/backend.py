@@ -642,17 +642,18 @@ class CudaBackend:
         own call, so that the calls share the chip.
         """
         shape = batches[0][1][0]
-        blocks = blocks or (shape, shape)
+        left, right = blocks or (shape, shape)
         single = math.prod(shape) == 1  # CuPy sums this by a kernel of its own
-        if single or len(dtypes) > 1 or not all(map(math.prod, blocks)):
+        if single or len(dtypes) > 1 or not math.prod(left) * math.prod(right):
             return None
-        if any(len(of) != 2 for of in (*blocks, shape)):
+        if len(right) != 2 or len(left) < 2 or len(shape) != len(left):
             return None
-        depth, (dtype,) = blocks[1][0], dtypes
-        if is_wide(max(depth, *shape)):
+        (*lead, _), (depth, columns), (dtype,) = shape, right, dtypes
+        rows = math.prod(lead)  # those of all matrices on the left are rows of one
+        if is_wide(max(depth, rows, columns)):
             return None
         several = max(len(shapes) for _, shapes in batches) > 1
-        if several and not (together and math.prod(shape) * depth <= _MOST_PRODUCTS):
+        if several and not (together and rows * columns * depth <= _MOST_PRODUCTS):
             return None
         chip = self._queues[batches[0][0]].chip
         if not self._driver.multiplies(self._ordinals[chip], function, dtype):

@@ -131,6 +131,8 @@ class Calls(_Results):
 class Products(_Results):
     """Products of two matrices, dense in row-major order, by one call of cuBLAS.
 
+    In front of the first matrix there may be more dims, as its rows.
+
     For several products, cuBLAS reads the addresses from the GPU: they lie behind the results.
     """
 
@@ -149,8 +151,8 @@ class Products(_Results):
         together: bool,
     ) -> None:
         super().__init__(store, [(shape, dtype) for shape in shapes], together=together)
-        count, (n, m) = len(shapes), shapes[0]
-        sizes = n, depth, m
+        count, (*lead, m) = len(shapes), shapes[0]
+        sizes = math.prod(lead), depth, m
         self.multiply: Callable[..., None] = functools.partial(driver.multiply, stream, sizes)
         """Multiplies two arrays on the stream; the third array gets the result."""
         self._addresses = driver.addresses

@@ -82,6 +82,12 @@ spacing = cupy_replacements.spacing
 
 def matmul(x: Any, y: Any, out: Any = None) -> Any:
     """Multiply matrices as NumPy's `matmul`, in parts if CuPy cannot count that many elements."""
+    dense = x.flags.c_contiguous and (out is None or out.flags.c_contiguous)
+    if x.ndim > 2 == y.ndim and dense and x.size and y.size:
+        # One product of matrices, where CuPy makes several, and a table of their addresses.
+        to = None if out is None else out.reshape(-1, y.shape[-1])
+        rows = matmul(x.reshape(-1, x.shape[-1]), y, to)
+        return rows.reshape(*x.shape[:-1], -1) if out is None else out
     if products.fits(x, y):
         return cupy.matmul(x, y, out=out)
     left, right = x if x.ndim > 1 else x[None], y if y.ndim > 1 else y[:, None]
