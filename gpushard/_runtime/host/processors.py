@@ -1,8 +1,9 @@
-"""Keep worker threads on different processors.
+"""Keep threads that work together on different processors.
 
 Linux may wake two threads on one processor while another one is idle: the thread that wakes them
 still runs there. Only after some milliseconds it moves one of them. So a worker that was woken
-looks whether another one is on its processor, and moves by itself.
+looks whether another thread is on its processor, and moves by itself. Threads of the user are noted
+while they share work, and are never moved.
 """
 
 from __future__ import annotations
@@ -30,21 +31,30 @@ _current = _find_current()
 
 
 class Processors:
-    """The processors on which workers are awake."""
+    """The processors of workers that are awake, and of threads that share work with them."""
 
     def __init__(self) -> None:
         self._of: dict[int, int] = {}  # by the ident of the worker
+        self._sharing: dict[int, int] = {}  # by the ident of the thread that shares work
+
+    def begin(self) -> None:
+        """Note where the calling thread is, which is about to share work."""
+        self._sharing[threading.get_ident()] = _current()
+
+    def end(self) -> None:
+        """Forget where the calling thread was."""
+        self._sharing.pop(threading.get_ident(), None)
 
     def leave(self) -> None:
-        """Note that the calling thread goes to sleep."""
+        """Note that the calling worker goes to sleep."""
         self._of.pop(threading.get_ident(), None)
 
     def enter(self) -> None:
-        """Note that the calling thread woke up, and move it if another one is on its processor."""
+        """Note that the calling worker woke up; move it if another thread is on its processor."""
         processor = _current()
         if processor < 0:
             return
-        taken = {*self._of.copy().values()}
+        taken = {*self._of.copy().values(), *self._sharing.copy().values()}
         if processor in taken:
             allowed = os.sched_getaffinity(0)
             free = allowed - taken

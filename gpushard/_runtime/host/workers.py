@@ -205,9 +205,10 @@ class Workers:
           BaseException: what the last failing part raised. After an interrupt no further part
             starts, and nobody touches the memory once it is raised.
         """
-        job = Job(parts)
+        job, processors = Job(parts), self._processors
         try:
             try:
+                processors.begin()
                 for _ in range(min(len(parts), self.count, len(self._threads) + 1) - 1):
                     self._call(job)
                 job.work()
@@ -216,6 +217,8 @@ class Workers:
         except BaseException:
             self._end(job)  # the interrupt may have struck on the way into the first one
             raise
+        finally:
+            processors.end()
         error, job.error = job.error, None
         if error is not None:
             try:

@@ -201,9 +201,7 @@ class Region:
         if form.serves is None:
             within = every & unrolled(short, sizes, members, [*read, *[m.dims for m in members]])
         else:
-            within = {
-                loop for m in members if not m.ends for loop in m.reduced if loop in short
-            }
+            within = {loop for m in members if not m.ends for loop in m.reduced if loop in short}
         if math.prod([sizes[loop] for loop in within]) > MOST_SHORT:
             return False
         inner = self.inner | (frozenset() if ends else long)

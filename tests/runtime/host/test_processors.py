@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
+import threading
 from typing import Any
 
 import pytest
 
 from gpushard._runtime.host import processors
 from gpushard._runtime.host.processors import Processors
+from gpushard._runtime.host.workers import Workers
 
 Moves = list[set[int]]
 
@@ -60,6 +63,32 @@ def test_a_worker_that_sleeps_has_no_processor(moves: Moves) -> None:
     on_thread(wake_and_sleep)
     on_thread(awake.enter)
     assert moves == []
+
+
+def test_a_worker_moves_away_from_a_thread_that_shares_work(moves: Moves) -> None:
+    awake = Processors()
+    on_thread(awake.begin)
+    assert moves == []  # threads of the user stay where they are
+    on_thread(awake.enter)
+    assert moves == [{7}, {4, 7}]
+
+
+def test_threads_are_noted_while_they_share_work(moves: Moves) -> None:
+    workers = Workers(2)
+    try:
+        awake, seen = workers._processors, []
+        for fails in (False, True):
+
+            def part(fails: bool = fails) -> None:
+                seen.append(awake._sharing.copy())
+                assert not fails
+
+            with pytest.raises(AssertionError) if fails else contextlib.nullcontext():
+                workers.share([part])
+        assert seen == [{threading.get_ident(): 4}] * 2
+        assert awake._sharing == {}
+    finally:
+        workers.close()
 
 
 def test_a_worker_stays_where_processors_cannot_be_chosen(
