@@ -1,14 +1,14 @@
 """Variances over split axes read a large array once.
 
-Batch normalization subtracts the mean over three axes, one of which is split, and reduces the
-squares of what is left. Devices have to merge their means first, so that takes two passes over the
-array. If the last axes are reduced, too, and are not split, one pass is enough. A *strip* is what
-these axes have of the array, such as one channel of an image. It stays in a cache while a kernel
-computes its mean, and the squares of distances from that. The rest is about one number for each
-strip (Chan, Golub and LeVeque, 1979):
+Batch normalization subtracts the mean over three axes, and reduces the squares of the differences.
+Devices each have a part of the first axis. They have to merge their means first, so the variance
+takes two passes over the array. If the last axes are reduced too, and are not split, one pass is
+enough. The elements along these axes are a *strip*, such as one channel of an image. A strip stays
+in a cache while a kernel computes its mean, and the squares of differences from that mean. What is
+left to do takes one number for each strip (Chan, Golub and LeVeque, 1979):
 
-    mean = the mean of the means of strips
-    variance = the mean over strips of: variance of the strip + (mean of the strip - mean)**2
+    mean      the mean of the means of strips
+    variance  the mean over strips of: variance of the strip + (mean of the strip - mean) ** 2
 
 A variance is recognized as it is written: `mean((x - mean(x)) ** 2)`, or `sum` in front.
 """
@@ -37,8 +37,8 @@ _ADD, _SUBTRACT, _MULTIPLY, _SQUARE = (
 )
 
 _STRIP = 64, 1 << 16
-"""Elements of a strip: at least so many, as there are numbers for each; at most so many, as it is
-to stay in a cache."""
+"""The fewest and the most elements of a strip. Shorter ones would be many, longer ones would not
+stay in a cache."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -98,7 +98,7 @@ def by_strips(graph: Graph) -> Graph:
 def _variances(steps: Sequence[Operation]) -> list[_Variance]:
     """Find variances that are better computed by strips."""
     makers = {x: step for step in steps for x in step.results}
-    found = []
+    variances = []
     for squares in steps:
         of_squares = _squared(squares, makers)
         apart = makers.get(of_squares) if of_squares is not None else None
@@ -112,12 +112,12 @@ def _variances(steps: Sequence[Operation]) -> list[_Variance]:
             continue
         strip = _strip(x.tiling, axes)
         if math.prod(x.shape) >= LARGE and strip and apart.results[0].shape == x.shape:
-            found.append(_Variance(mean, squares, strip))
-    return found
+            variances.append(_Variance(mean, squares, strip))
+    return variances
 
 
 def _squared(step: Operation, makers: dict[Var, Operation]) -> Var | None:
-    """Return the value whose squares an operation reduces; None if it does not."""
+    """Return the value that is squared and then reduced by an operation; None for others."""
     maker = makers.get(step.arrays[0]) if _reduces(step, (MEAN, SUM)) else None
     if maker is not None and (_is(maker, _SQUARE) or _is(maker, _MULTIPLY)):
         x, *others = maker.operands
