@@ -553,7 +553,7 @@ _STATEMENTS = {
 """Statements of functions for which CuPy has none."""
 
 _LONG_PREAMBLE = 700
-"""Characters of a preamble. Longer ones define helpers, whose names other preambles may define."""
+"""Characters of a preamble. Longer ones define helpers by names that others may use, too."""
 
 _FACTORS = {char: np.array([1, 0], char) for char in "fdFD"}
 _BATCHED = {
