@@ -488,7 +488,7 @@ def test_in_which_order_tiles_add(shape: tuple[int, ...]) -> None:
     for count in range(1, len(shape) + 1):
         for axes in itertools.combinations(dims, count):
             found = np.empty([1 if dim in axes else n for dim, n in enumerate(shape)], x.dtype)
-            numpy_tiles._reduction(np.add, x.dtype, axes, len(shape))(x, found)
+            numpy_tiles._reduction(np.add, x.dtype, axes)(x, found)
             ahead = [dim for dim in axes if not {*dims[dim:]} <= {*axes}]
             kept = shape[: len(shape) - count + len(ahead)]
             rows = x.reshape(*kept, -1) if count > len(ahead) else x[..., None]

@@ -11,6 +11,7 @@ not reduced are split.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -136,7 +137,7 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
 
         o0 = (None) if out is None else (out)
         x0 = a0
-        x1 = f1(x0, out=empty((2, 1), t1))
+        x1 = f1(x0, out=None)
         x2 = f2(x0, x1, out=o0)
         return x2
 
@@ -181,13 +182,18 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
         if view:
             targets[number] = f"r{n}"
             lines.append(f"r{n} = o{n}{view}")
+    kernels = []
     for number, op in enumerate(nest.ops):
         names[f"t{len(nest.loads) + number}"] = op.dtype
+        along = op.loops.union(op.reduced)
+        shape = tuple([lengths[loop] if loop in along else 1 for loop in order])
+        kernels.append(_kernel(op, axis, nest, None if turned else shape))
         if not targets[number]:
-            shape = tuple([lengths[loop] if loop in op.loops else 1 for loop in order])
-            fresh = f"empty({shape}, t{len(nest.loads) + number})"
-            targets[number] = fresh if op.reduced else "None"
-    operation_lines, kernels = _lines(nest, [_kernel(op, axis, nest) for op in nest.ops], targets)
+            ended = tuple([lengths[loop] if loop in op.loops else 1 for loop in order])
+            has_position = op.reduced and REDUCTIONS[op.name].position
+            fresh = f"empty({ended}, t{len(nest.loads) + number})"
+            targets[number] = fresh if has_position else "None"
+    operation_lines, functions = _lines(nest, kernels, targets)
     outs = ", ".join(f"o{n}" for n in range(len(memory)))
     return _function(
         [*[f"a{n}" for n in range(nest.operands)], "out=None"],
@@ -201,7 +207,7 @@ def straight_kernel(whole: Nest, shapes: Sequence[Shape]) -> Kernel | None:
                 for n, (result, of) in enumerate(zip(nest.results, memory, strict=True))
             ),
         ],
-        names | kernels,
+        names | functions,
     )
 
 
@@ -345,8 +351,17 @@ def _aligned(array: LocalArray, dims: Sequence[int | None], axis: dict[int, int]
     return kept[(*[slice(None) if n in present else None for n in range(len(axis))], ...)]
 
 
-def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArray]:
-    """Return what does an operation on the values of a tile, into an array."""
+def _kernel(
+    op: Op, axis: dict[int, int], nest: Nest, shape: Shape | None = None
+) -> Callable[..., LocalArray]:
+    """Return what does an operation on the values of a tile, into an array.
+
+    Args:
+      op: the operation.
+      axis: the axis of each loop.
+      nest: what is computed.
+      shape: that of what is reduced, if it is always the same and its elements lie in order.
+    """
     if op.kernel is not None:
         return host_ufunc(op.kernel) if isinstance(op.kernel, np.ufunc) else op.kernel
     axes = tuple(axis[loop] for loop in op.reduced)
@@ -354,51 +369,73 @@ def _kernel(op: Op, axis: dict[int, int], nest: Nest) -> Callable[..., LocalArra
         return _positions(op, axes)
     if op.name == "product" and nest.large >= LARGE:
         return lambda a, b, out: _product(a, b, axes, out)
-    reduce = _reduction(REDUCTIONS[op.name].combine, op.dtype, axes, len(axis))
+    function = REDUCTIONS[op.name].combine
+    if shape is not None and op.types[0] == op.dtype and function in (np.add, np.multiply):
+        reduce = _reduction_in_order(function, op.dtype, axes, shape)
+    else:
+        reduce = _reduction(function, op.dtype, axes)
     if op.name == "product":
         return lambda a, b, out: reduce(np.multiply(a, b), out)
     if op.name != "mean":
         return reduce
 
-    def mean(x: LocalArray, out: LocalArray) -> LocalArray:
-        reduce(x, out)
+    def mean(x: LocalArray, out: LocalArray | None) -> LocalArray:
+        out = reduce(x, out)
         out /= math.prod([x.shape[at] for at in axes])
         return out
 
     return mean
 
 
-def _reduction(
-    function: Any, dtype: Dtype, axes: tuple[int, ...], ndim: int
-) -> Callable[[LocalArray, LocalArray], LocalArray]:
-    """Return a reduction of some axes, in an order that depends on their lengths alone.
+def _reduction(function: Any, dtype: Dtype, axes: tuple[int, ...]) -> Callable[..., LocalArray]:
+    """Return a reduction of some axes, in an order that depends on their lengths alone."""
+    if function not in (np.add, np.multiply):
+        return lambda x, out: function.reduce(x, axes, dtype, out, True)
+
+    @functools.lru_cache(maxsize=64)
+    def of_shape(shape: Shape) -> Callable[..., LocalArray]:
+        return _reduction_in_order(function, dtype, axes, shape)
+
+    def reduce(x: LocalArray, out: LocalArray | None) -> LocalArray:
+        x = _in_order(x.astype(dtype, copy=False))
+        return of_shape(x.shape)(x, out)
+
+    return reduce
+
+
+def _reduction_in_order(
+    function: Any, dtype: Dtype, axes: tuple[int, ...], shape: Shape
+) -> Callable[..., LocalArray]:
+    """Return the same for arrays of one shape and of the result's type that lie in order.
 
     NumPy's inner loop is along the axis whose elements are closest, of those that have several. So
     an axis of length 1 must not decide whether that is a reduced one.
     """
-    last = ndim
+    last = len(shape)
     while last - 1 in axes:
         last -= 1
     ahead = tuple(sorted(at for at in axes if at < last))
+    before = (*shape[:last], *(1,) * (len(shape) - last))  # once the last axes are reduced
+    rows = (*shape[:last], math.prod(shape[last:]))
+    after = tuple([1 if at in axes else n for at, n in enumerate(shape)])
+    behind = bool(ahead) and math.prod(shape[ahead[-1] + 1 : last]) > 1
+    order = [*[at for at in range(len(shape)) if at not in ahead], *ahead]
+    lines = (*[before[at] for at in order[: len(order) - len(ahead)]], -1)
 
-    def reduce(x: LocalArray, out: LocalArray) -> LocalArray:
-        x = _in_order(x.astype(dtype, copy=False))
-        if last < ndim:
-            rows = x.reshape(*x.shape[:last], -1)
-            x = function.reduce(rows, -1, dtype).reshape(*x.shape[:last], *(1,) * (ndim - last))
-        if not ahead:
-            out[...] = x
-        elif math.prod(x.shape[ahead[-1] + 1 :]) > 1:
-            out[...] = function.reduce(x, ahead, dtype, None, True)
-        else:
-            rows = np.moveaxis(x, ahead, range(-len(ahead), 0))
-            rows = rows.reshape(*rows.shape[: -len(ahead)], -1)
-            out[...] = np.expand_dims(function.accumulate(rows, -1, dtype)[..., -1], ahead)
+    def reduce(x: LocalArray, out: LocalArray | None) -> LocalArray:
+        if last < len(shape):
+            x = function.reduce(x.reshape(rows), -1, dtype).reshape(before)
+        if behind:
+            x = function.reduce(x, ahead, dtype, None, True)
+        elif ahead:
+            x = function.accumulate(x.transpose(order).reshape(lines), -1, dtype)[..., -1]
+            x = x.reshape(after)
+        if out is None:
+            return x
+        out[...] = x
         return out
 
-    if function in (np.add, np.multiply):
-        return reduce
-    return lambda x, out: function.reduce(x, axes, dtype, out, True)
+    return reduce
 
 
 def _in_order(x: LocalArray) -> LocalArray:
