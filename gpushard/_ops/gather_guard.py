@@ -1,4 +1,4 @@
-"""A guard against large implicit moves of operands with shardings that disagree."""
+"""A guard against operations that move large operands without being asked to."""
 
 from __future__ import annotations
 
@@ -19,9 +19,11 @@ _level = contextvars.ContextVar("gather_guard", default="allow")
 def gather_guard(level: str) -> Iterator[None]:
     """Allow, log or forbid operations that gather or move large operands, in a `with` block.
 
-    An operation moves its operands if their shardings disagree. The guard applies to operations
-    that move more than `Settings.large_move_bytes`, or that copy a whole split operand to every
-    device. Explicit moves by `reshard`, `device_put` and `out_sharding=` are always allowed.
+    An operation moves operands if no device has all elements that it computes with: shardings may
+    disagree, or one operand may be split along an axis that the operation needs whole. The guard
+    applies to operations that move more than `Settings.large_move_bytes`, or that copy a whole split
+    operand to every device. Explicit moves by `reshard`, `device_put` and `out_sharding=` are always
+    allowed.
 
     Args:
       level: "allow" (the default outside any guard), "log" to write a log message, or "disallow" to

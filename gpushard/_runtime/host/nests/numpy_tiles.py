@@ -406,7 +406,7 @@ def _reduction(function: Any, dtype: Dtype, axes: tuple[int, ...]) -> Callable[.
 def _reduction_in_order(
     function: Any, dtype: Dtype, axes: tuple[int, ...], shape: Shape
 ) -> Callable[..., LocalArray]:
-    """Return the same for arrays of one shape and of the result's type that lie in order.
+    """Return such a reduction for arrays of one shape and of the result's type, which lie in order.
 
     NumPy's inner loop is along the axis whose elements are closest, of those that have several. So
     an axis of length 1 must not decide whether that is a reduced one.
