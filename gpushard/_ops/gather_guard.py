@@ -20,10 +20,10 @@ def gather_guard(level: str) -> Iterator[None]:
     """Allow, log or forbid operations that gather or move large operands, in a `with` block.
 
     An operation moves operands if no device has all elements that it computes with: shardings may
-    disagree, or one operand may be split along an axis that the operation needs whole. The guard
-    applies to operations that move more than `Settings.large_move_bytes`, or that copy a whole split
-    operand to every device. Explicit moves by `reshard`, `device_put` and `out_sharding=` are always
-    allowed.
+    disagree, or an operand may be split along an axis that the operation needs whole. The guard
+    applies to operations that move more than `Settings.large_move_bytes`, or that copy a whole
+    split operand to every device. Explicit moves by `reshard`, `device_put` and `out_sharding=` are
+    always allowed.
 
     Args:
       level: "allow" (the default outside any guard), "log" to write a log message, or "disallow" to
